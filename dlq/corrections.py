@@ -1,0 +1,90 @@
+"""Corrections: new versions of a dead letter's payload, each with a note and an author; the original stays."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from jobqueue.ids import format_id
+from jobqueue.types import Scope
+from jobsplatform import database, sql
+from jobsplatform.errors import KeyConflict, NotDead, NotFound
+from tenants import audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCorrection:
+    """`payload` is JSON text as it was sent; exactly one of payload and payload_ref."""
+
+    note: str
+    actor: str
+    payload: str | None = None
+    payload_ref: str | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def new_hash(self) -> bytes | None:
+        return None if self.payload is None else hashlib.sha256(self.payload.encode()).digest()
+
+    @property
+    def call_hash(self) -> bytes:
+        parts = (self.note, self.payload, self.payload_ref)
+        return hashlib.sha256(repr(parts).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The version made; hashes are SHA-256 of the payload texts (None: a payload_ref)."""
+
+    version: int
+    old_hash: bytes | None
+    new_hash: bytes | None
+    replayed: bool = False
+
+
+def correct(job_id: int, new: NewCorrection, *, scope: Scope) -> Corrected:
+    """Add a version, with its audit entry in the same transaction. Raises NotFound, NotDead, KeyConflict."""
+    alias = database.alias_of(job_id)
+    if alias is None:
+        raise NotFound
+    return sql.in_transaction(alias, lambda: _correct(job_id, new, scope, alias))
+
+
+def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corrected:
+    held = sql.rows("dlq/correction_lock", {"job_id": job_id, **scope.params()}, alias=alias)
+    if not held:
+        raise NotFound
+    tenant_id, is_dead, redrive_generation = held[0]
+    repeated = sql.rows("dlq/correction_repeat", {"job_id": job_id, "key": new.idempotency_key}, alias=alias)
+    if repeated:
+        version, call_hash, old_hash, new_hash = repeated[0]
+        if bytes(call_hash) != new.call_hash:
+            raise KeyConflict
+        return Corrected(version, old_hash, new_hash, replayed=True)
+    if not is_dead:
+        raise NotDead
+    params: dict[str, Any] = {
+        "job_id": job_id,
+        "redrive_generation": redrive_generation,
+        "note": new.note,
+        "author": new.actor,
+        "payload": new.payload,
+        "payload_ref": new.payload_ref,
+        "new_hash": new.new_hash,
+        "idempotency_key": new.idempotency_key,
+        "call_hash": new.call_hash,
+    }
+    version, old_hash = sql.rows("dlq/correct", params, alias=alias)[0]
+    audit.record(
+        "job.correct",
+        f"job:{format_id(job_id)}",
+        actor=new.actor,
+        tenant_id=tenant_id,
+        reason=new.note,
+        details={"version": version},
+        before_hash=old_hash,
+        after_hash=new.new_hash,
+        alias=alias,
+    )
+    return Corrected(version, old_hash, new.new_hash)

@@ -1,0 +1,70 @@
+"""Where rows live: which models belong to the control database, which to every shard, and which alias a job has.
+
+A job id is `id space << 48 | sequence`; an id space belongs to one shard for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.apps import apps
+from django.conf import settings
+from django.db.models import Model
+
+SEQUENCE_BITS: Final = 48
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+
+CONTROL: Final = "control"
+SHARD: Final = "shard"
+BOTH: Final = "both"
+
+
+def aliases() -> dict[int, str]:
+    """Shard number → database alias."""
+    return dict(settings.SHARD_ALIASES)
+
+
+def space_of(job_id: int) -> int:
+    """The id space that a job id names."""
+    return job_id >> SEQUENCE_BITS
+
+
+def alias_of(job_id: int) -> str | None:
+    """The database alias that holds a job id, or None when no shard owns its id space."""
+    return aliases().get(space_of(job_id))
+
+
+def placement(model: type[Model]) -> str:
+    """`control`, `shard` or `both`: declared on the model as `placement`."""
+    return getattr(model, "placement", CONTROL)
+
+
+class Router:
+    """Sends control models to `default`; shard models must name their database, or get the first shard."""
+
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        if placement(model) == SHARD:
+            return aliases()[min(aliases())]
+        return "default"
+
+    db_for_write = db_for_read
+
+    def allow_relation(self, obj1: Model, obj2: Model, **hints: Any) -> bool | None:
+        return None
+
+    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool | None:
+        target = hints.get("placement") or _declared(app_label, model_name)
+        shard_databases = set(aliases().values())
+        if target == BOTH:
+            return db == "default" or db in shard_databases
+        return db in shard_databases if target == SHARD else db == "default"
+
+
+def _declared(app_label: str, model_name: str | None) -> str:
+    """The placement that today's model declares: a migration's historical model does not carry it."""
+    if model_name is None:
+        return CONTROL
+    try:
+        return placement(apps.get_model(app_label, model_name))
+    except LookupError:
+        return CONTROL

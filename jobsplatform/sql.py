@@ -1,0 +1,192 @@
+"""Runs the platform's statement files: one statement a file, `<app>/sql/<verb>.sql`, named parameters.
+
+Statements run on Django's connection of an alias with the parameters bound by the server, so that a statement
+decides alone; a lost connection is told apart by what it means to a caller (`Unavailable` or `UnknownOutcome`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from django.db import connections, transaction
+from psycopg import errors as pg
+
+from jobsplatform.errors import Unavailable, UnknownOutcome
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+# `{name}` in a statement stands for the fragment `_name.sql` beside it; `{t.name}` prefixes each column of a list.
+_FRAGMENT = re.compile(r"\{(?:(\w+)\.)?([a-z_]+)\}")
+
+RETRIES_MAX = 3  # of a statement that lost a deadlock or a serialisation race (each rolled back whole)
+_RACES = (pg.DeadlockDetected, pg.SerializationFailure)
+# The server said no before any effect: starting up, shutting down, read only, out of connections, time-outs.
+_REFUSALS = (
+    pg.CannotConnectNow,
+    pg.ReadOnlySqlTransaction,
+    pg.TooManyConnections,
+    pg.QueryCanceled,
+    pg.LockNotAvailable,
+    pg.DiskFull,
+    pg.OutOfMemory,
+)
+NOT_REPLICATED = "may not have been replicated"  # the server's warning when a wait for the standby is cancelled
+
+
+@cache
+def text(statement: str) -> bytes:
+    """The text of `app/verb` with its fragments expanded. Raises FileNotFoundError for an unknown name."""
+    app, verb = statement.split("/")
+    spec = importlib.util.find_spec(app)
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(f"no app {app!r} for statement {statement!r}")
+    folder = Path(spec.origin).parent / "sql"
+
+    def expand(match: re.Match[str]) -> str:
+        fragment = (folder / f"_{match[2]}.sql").read_text("utf-8").strip()
+        if match[1] is None:
+            return fragment
+        return ", ".join(f"{match[1]}.{column.strip()}" for column in fragment.split(","))
+
+    return _FRAGMENT.sub(expand, (folder / f"{verb}.sql").read_text("utf-8")).encode()
+
+
+def rows(statement: str, params: Mapping[str, Any], *, alias: str, writes: bool = False) -> list[Row]:
+    """Run one statement and return its rows.
+
+    `writes` says that a lost connection leaves the outcome unknown. Raises Unavailable or UnknownOutcome;
+    a lost deadlock or serialisation race is repeated up to three times outside a transaction.
+    """
+    return _attempts(lambda: _run(statement, params, alias, writes=writes), alias)
+
+
+def _attempts(action: Callable[[], T], alias: str) -> T:
+    for left in range(RETRIES_MAX, -1, -1):
+        try:
+            return action()
+        except _RACES as error:
+            if connections[alias].in_atomic_block:
+                raise
+            if not left:
+                raise Unavailable("The database is too busy.") from error
+            time.sleep(random.uniform(0.01, 0.1))
+    raise AssertionError("unreachable")
+
+
+def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool) -> list[Row]:
+    with translated(alias, writes=writes) as connection:
+        with psycopg.Cursor(connection) as cursor:
+            cursor.execute(text(statement), params)
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]:
+    """The psycopg connection of `alias`; database failures inside become the platform's two 503 errors."""
+    wrapper = connections[alias]
+    try:
+        wrapper.ensure_connection()
+        connection: psycopg.Connection[Row] = wrapper.connection
+    except Exception as error:
+        wrapper.close()
+        raise Unavailable("The database cannot be reached.") from error
+    doubts: list[str] = []
+
+    def listen(diagnostic: pg.Diagnostic) -> None:
+        if NOT_REPLICATED in (diagnostic.message_detail or ""):
+            doubts.append(diagnostic.message_primary or "")
+
+    connection.add_notice_handler(listen)
+    try:
+        yield connection
+    except Unavailable:
+        _discard_lost(alias)
+        raise
+    except _RACES:
+        _mark_broken(alias)
+        raise
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        _mark_broken(alias)
+        if isinstance(error, _REFUSALS) or not writes:
+            _discard_lost(alias)
+            raise Unavailable("The database refused or is restarting.") from error
+        # Before COMMIT is sent nothing can have happened; only a lost autocommit write or COMMIT is in doubt.
+        lost = (connection.closed or connection.broken) and not wrapper.in_atomic_block
+        _discard_lost(alias)
+        raise (UnknownOutcome() if lost else Unavailable()) from error
+    except psycopg.Error:
+        _mark_broken(alias)
+        raise
+    finally:
+        connection.remove_notice_handler(listen)
+    if doubts:
+        raise UnknownOutcome("The commit may not have reached the standby; repeat with the same key.")
+
+
+def _mark_broken(alias: str) -> None:
+    """Inside an atomic block a failed statement has spoilt the transaction: say so to Django."""
+    if connections[alias].in_atomic_block:
+        connections[alias].needs_rollback = True
+
+
+def _discard_lost(alias: str) -> None:
+    """Forget a connection that the server closed, so that the next statement gets a new one."""
+    wrapper = connections[alias]
+    raw = wrapper.connection
+    if raw is not None and (raw.closed or raw.broken) and not wrapper.in_atomic_block:
+        wrapper.close()
+
+
+def in_transaction(alias: str, action: Callable[[], T]) -> T:
+    """Run `action` in one READ COMMITTED transaction on `alias`; a lost race repeats it whole.
+
+    A connection lost at COMMIT raises UnknownOutcome.
+    """
+
+    def once() -> T:
+        with translated(alias, writes=True):
+            try:
+                with transaction.atomic(using=alias):
+                    return action()
+            except Exception as error:
+                cause = error.__cause__
+                if isinstance(cause, psycopg.Error) and not isinstance(error, (Unavailable, UnknownOutcome)):
+                    raise cause from error  # Django's wrapper around COMMIT and BEGIN
+                raise
+
+    return _attempts(once, alias)
+
+
+def send(connection: psycopg.Connection[Row], statement: str, params: Mapping[str, Any]) -> psycopg.Cursor[Row]:
+    """Send one statement on `connection`; in pipeline mode its rows are awaited when they are fetched."""
+    cursor = psycopg.Cursor(connection)
+    cursor.execute(text(statement), params)
+    return cursor
+
+
+def short_transaction(alias: str, action: Callable[[psycopg.Connection[Row]], T]) -> T:
+    """Run `action` in one transaction on the bare connection of `alias`, for statements that are pipelined.
+
+    A connection lost before COMMIT raises Unavailable, at COMMIT UnknownOutcome; a lost race repeats it whole.
+    """
+
+    def once() -> T:
+        with translated(alias, writes=True) as connection, connection.transaction():
+            try:
+                return action(connection)
+            except _RACES:
+                raise
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                raise Unavailable("The database refused or is restarting.") from error
+
+    return _attempts(once, alias)

@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class JobqueueConfig(AppConfig):
+    """The queue itself. The import name is `jobqueue`, the label `queue` (ADR 0001)."""
+
+    name = "jobqueue"
+    label = "queue"
+    verbose_name = "Queue"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from jobqueue import checks  # noqa: F401  (registers the system checks)

@@ -1,0 +1,30 @@
+"""What a request asks for, as a fingerprint: kind, priority, payload, timing and dependency."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from jobsplatform import strictjson
+
+if TYPE_CHECKING:
+    from jobqueue.enqueue import NewJob
+
+SLOTS: Final = 4_096  # fixed, so that a key keeps its slot when shards come and go
+
+
+def fingerprint(job: NewJob) -> bytes:
+    """32 bytes that are equal for equal content. In a payload, member order and white space don't count, digits do."""
+    digest = hashlib.sha256()
+    payload = b"" if job.payload is None else strictjson.canonical(job.payload)
+    timing = (job.not_before, job.delay_s, job.deadline, job.expires_in_s)
+    parts = (job.kind, job.priority, job.payload is None, job.payload_ref, job.dependency, *map(str, timing))
+    for part in (repr(parts).encode(), payload):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def slot(identity: tuple[int, int, int, str]) -> int:
+    """The slot of a request key, 0 to 4,095: SHA-256 of tenant, queue, namespace and NFC key."""
+    return int.from_bytes(hashlib.sha256(repr(identity).encode()).digest()[:8], "big") % SLOTS

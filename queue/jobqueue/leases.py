@@ -1,0 +1,340 @@
+"""What the holder of a lease may do: renew, complete, fail, release; and cancel, which ends or asks.
+
+    ready ──claim──▶ lease(g) ──complete──▶ result          a call is recognised by (job, generation, token)
+      ▲                │ fail ──▶ scheduled | dead | cancelled
+      └──── release ───┘ lapses ──reap──▶ ready, generation g spent
+
+The one invariant: only the current generation with a live lease, by the database's clock, changes anything. Each
+verb takes a list and answers in its order; refusals are values. The same call that ended an attempt is answered
+again (`replayed`), also while a later generation runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from jobqueue import moves
+from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
+from jobqueue.states import ErrorClass, State
+from jobqueue.types import FLEET, Scope, short_hash, token_hash
+from jobqueue.whereabouts import Whereabouts, find
+from jobsplatform import database, sql
+from jobsplatform.errors import (
+    AlreadyFinished,
+    JobsPlatformError,
+    LeaseExpired,
+    MaxRuntime,
+    NotFound,
+    ResultConflict,
+    StaleGeneration,
+    Unavailable,
+    UnknownErrorClass,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """`lease_s` None: as claimed. `checkpoint` is JSON text that a later attempt will see."""
+
+    job_id: int
+    generation: int
+    token: bytes
+    lease_s: int | None = None
+    checkpoint: str | None = None
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    expires_at: datetime
+    cancel_requested: bool
+    give_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """`result` is JSON text, kept and hashed as it was sent."""
+
+    job_id: int
+    generation: int
+    token: bytes
+    result: str = "null"
+
+    @property
+    def result_hash(self) -> bytes:
+        return hashlib.sha256(self.result.encode()).digest()
+
+    @property
+    def call_hash(self) -> bytes:
+        return short_hash("complete", self.result_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    completed_at: datetime
+    replayed: bool = False
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """`message` is cut at 8 KiB and may hold anything but NUL; `retry_after_s` is a floor under the backoff."""
+
+    job_id: int
+    generation: int
+    token: bytes
+    error_class: str
+    message: str = ""
+    retry_after_s: int | None = None
+
+    @property
+    def stored_message(self) -> str:
+        clean = self.message.replace("\0", "\ufffd").encode("utf-8", "replace")
+        return clean[:MESSAGE_BYTES_MAX].decode("utf-8", "ignore")
+
+    @property
+    def call_hash(self) -> bytes:
+        return short_hash("fail", self.error_class, self.message, self.retry_after_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    state: str
+    next_attempt_at: datetime | None
+    reason: str | None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """`delay_s` None or 0: runnable at once, at its old place."""
+
+    job_id: int
+    generation: int
+    token: bytes
+    delay_s: int | None = None
+
+    @property
+    def call_hash(self) -> bytes:
+        return short_hash("release", self.delay_s or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    state: str
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    state: str
+    cancel_requested: bool
+
+
+class _Call(Protocol):
+    @property
+    def job_id(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def token(self) -> bytes: ...
+
+
+C = TypeVar("C", bound=_Call)
+R = TypeVar("R")
+Answers = dict[int, Any]  # position among the calls → answer
+
+
+# Renewing
+
+
+def renew(calls: Sequence[Renew], *, scope: Scope = FLEET, now: datetime | None = None) -> list[Renewed | JobsPlatformError]:
+    """Extend leases to max(old, now + lease_s), never past the queue's max_run_s (then MaxRuntime)."""
+
+    def run(batch: Sequence[Renew], alias: str) -> Answers:
+        params = _held(batch) | {
+            "lease_seconds": [call.lease_s for call in batch],
+            "checkpoints": [call.checkpoint for call in batch],
+            "starts": [call.started for call in batch],
+        }
+        rows = sql.rows("jobqueue/renew", params | scope.params() | {"now": now}, alias=alias, writes=True)
+        return {
+            ord_ - 1: MaxRuntime() if capped else Renewed(expires_at, cancel_requested)
+            for ord_, expires_at, cancel_requested, capped in rows
+        }
+
+    return _settle(calls, run, lambda call, place: _refusal(place), scope, now)
+
+
+# Ending an attempt
+
+
+def complete(
+    calls: Sequence[Complete], *, scope: Scope = FLEET, now: datetime | None = None
+) -> list[Completed | JobsPlatformError]:
+    """Make results durable; at most one completion of a job is ever accepted."""
+
+    def run(batch: Sequence[Complete], alias: str) -> Answers:
+        params = _held(batch) | {
+            "call_hashes": [call.call_hash for call in batch],
+            "result_hashes": [call.result_hash for call in batch],
+            "results": [call.result for call in batch],
+        }
+        rows = sql.rows("jobqueue/complete", params | scope.params() | {"now": now}, alias=alias, writes=True)
+        return {ord_ - 1: Completed(at, late=late) for ord_, at, late in rows}
+
+    def explain(call: Complete, place: Whereabouts) -> Completed | JobsPlatformError:
+        if place.was_ended_by(call.call_hash):
+            return Completed(place.ended_at, replayed=True, late=bool(place.late))
+        if place.state == State.SUCCEEDED and place.payload_hash != call.result_hash:
+            return ResultConflict()
+        return _refusal(place)
+
+    return _settle(calls, run, explain, scope, now)
+
+
+def fail(calls: Sequence[Fail], *, scope: Scope = FLEET, now: datetime | None = None) -> list[Failed | JobsPlatformError]:
+    """End attempts that failed. Raises UnknownErrorClass before anything is done."""
+    for call in calls:
+        if call.error_class not in ErrorClass.values:
+            raise UnknownErrorClass(f"There is no error class {call.error_class!r}.")
+
+    def run(batch: Sequence[Fail], alias: str) -> Answers:
+        params = _held(batch) | {
+            "call_hashes": [call.call_hash for call in batch],
+            "error_classes": [call.error_class for call in batch],
+            "messages": [call.stored_message for call in batch],
+            "retry_after_s": [call.retry_after_s for call in batch],
+            "jitters": [random.uniform(0.5, 1.0) for _ in batch],
+        }
+        rows = moves.move("jobqueue/fail", params | scope.params() | {"now": now}, alias=alias)
+        return {row[0] - 1: Failed(row[1], row[2], row[3]) for row in rows}
+
+    def explain(call: Fail, place: Whereabouts) -> Failed | JobsPlatformError:
+        if place.was_ended_by(call.call_hash):
+            return Failed(place.led_to or "", place.next_at, place.reason, replayed=True)
+        return _refusal(place)
+
+    return _settle(calls, run, explain, scope, now)
+
+
+def release(
+    calls: Sequence[Release], *, scope: Scope = FLEET, now: datetime | None = None
+) -> list[Released | JobsPlatformError]:
+    """Give leases back: the attempt is not charged and the job keeps its place."""
+
+    def run(batch: Sequence[Release], alias: str) -> Answers:
+        params = _held(batch) | {
+            "call_hashes": [call.call_hash for call in batch],
+            "delays_s": [call.delay_s for call in batch],
+        }
+        rows = moves.move("jobqueue/release", params | scope.params() | {"now": now}, alias=alias)
+        return {row[0] - 1: Released(row[1]) for row in rows}
+
+    def explain(call: Release, place: Whereabouts) -> Released | JobsPlatformError:
+        if place.was_ended_by(call.call_hash):
+            return Released(place.led_to or "", replayed=True)
+        return _refusal(place)
+
+    return _settle(calls, run, explain, scope, now)
+
+
+def cancel(job_id: int, *, scope: Scope = FLEET, now: datetime | None = None) -> Cancelled:
+    """End a waiting job, or ask a running one to stop at its next renew. Raises NotFound, AlreadyFinished."""
+    alias = database.alias_of(job_id)
+    if alias is None:
+        raise NotFound
+    for _ in range(REREADS_MAX):
+        params = {"job_id": job_id, "now": now, **scope.params()}
+        rows = sql.rows("jobqueue/cancel", params, alias=alias, writes=True)
+        if rows:
+            return Cancelled(rows[0][0], cancel_requested=rows[0][0] == State.RUNNING)
+        place = find([(job_id, 0, b"")], alias=alias, scope=scope, now=now).get(0)
+        if place is None:
+            raise NotFound
+        if place.has_ended:
+            raise AlreadyFinished
+    raise Unavailable("The job is moving; repeat.")
+
+
+# Shared by the verbs
+
+
+def _held(batch: Sequence[_Call]) -> dict[str, Any]:
+    return {
+        "job_ids": [call.job_id for call in batch],
+        "generations": [call.generation for call in batch],
+        "token_hashes": [token_hash(call.token) for call in batch],
+    }
+
+
+def _settle(
+    calls: Sequence[C],
+    run: Callable[[Sequence[C], str], Answers],
+    explain: Callable[[C, Whereabouts], R | JobsPlatformError],
+    scope: Scope,
+    now: datetime | None,
+) -> list[R | JobsPlatformError]:
+    """Run set-wise; what the statement did not touch is explained by a new one over all places."""
+    answers: Answers = {}
+    for indexes, alias in _rounds(calls):
+        for _ in range(REREADS_MAX):
+            batch = [calls[i] for i in indexes]
+            done = run(batch, alias)
+            answers.update({indexes[position]: answer for position, answer in done.items()})
+            rest = [index for index in indexes if index not in answers]
+            indexes = _explained([(i, calls[i]) for i in rest], explain, answers, alias, scope, now)
+            if not indexes:
+                break
+        answers.update({index: Unavailable("The job is moving; repeat.") for index in indexes})
+    return [answers.get(index, NotFound()) for index in range(len(calls))]
+
+
+def _explained(
+    calls: Iterable[tuple[int, C]],
+    explain: Callable[[C, Whereabouts], R | JobsPlatformError],
+    answers: Answers,
+    alias: str,
+    scope: Scope,
+    now: datetime | None,
+) -> list[int]:
+    """Fill in refusals and replays; returns the calls whose jobs are between places, or turned current meanwhile."""
+    asked = list(calls)
+    places = find([(c.job_id, c.generation, token_hash(c.token)) for _, c in asked], alias=alias, scope=scope, now=now)
+    again = []
+    for position, (index, call) in enumerate(asked):
+        place = places.get(position)
+        if place is None:
+            answers[index] = NotFound()
+        elif place.state is None or place.is_live_lease_of(call.generation):
+            again.append(index)
+        else:
+            answers[index] = explain(call, place)
+    return again
+
+
+def _rounds(calls: Sequence[C]) -> Iterable[tuple[list[int], str]]:
+    """Groups by shard in which no job occurs twice, in order: a repeat in one batch meets what its first use did."""
+    rounds: dict[tuple[int, str], list[int]] = {}
+    seen: dict[int, int] = {}
+    for index, call in enumerate(calls):
+        alias = database.alias_of(call.job_id)
+        if alias is not None:
+            turn = seen[call.job_id] = seen.get(call.job_id, -1) + 1
+            rounds.setdefault((turn, alias), []).append(index)
+    for (_, alias), indexes in sorted(rounds.items()):
+        yield indexes, alias
+
+
+def _refusal(place: Whereabouts) -> JobsPlatformError:
+    """Why a call that is no replay was refused, in the contract's order."""
+    if place.has_ended:
+        return AlreadyFinished()
+    if place.lapsed_lease_is_callers:
+        return LeaseExpired()
+    return StaleGeneration()

@@ -1,0 +1,422 @@
+"""The tables of the queue. A job is where its ticket's row is; moves between them are statements in `sql/`.
+
+`Queue` and the id spaces live in the control database; everything else on each shard. Shard tables hold control
+ids as plain integers and have no foreign keys, so that a hot path never locks a parent row.
+"""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from jobqueue.states import AttemptOutcome, ResultOutcome, WaitReason
+from jobsplatform.database import SHARD
+
+NAME = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,63}\Z", "Lower-case letters, digits, dot, hyphen, underscore; up to 64.")
+
+
+def between(low: float, high: float) -> list[MinValueValidator | MaxValueValidator]:
+    return [MinValueValidator(low), MaxValueValidator(high)]
+
+
+class Queue(models.Model):
+    """A named policy that all tenants share: bands, leases, retries, limits. Defaults and bounds are the contract's."""
+
+    name = models.CharField(max_length=64, unique=True, validators=[NAME])
+    preset = models.CharField(max_length=20, default="five")
+    bands = models.JSONField(help_text="Most urgent first: name, weight, strict, bulk.")
+    default_priority = models.SmallIntegerField(default=2)
+    lease_s = models.IntegerField(default=30, validators=between(1, 43_200))
+    max_run_s = models.IntegerField(default=43_200, validators=between(1, 604_800))
+    max_attempts = models.SmallIntegerField(default=5, validators=between(1, 100))
+    max_crashes = models.SmallIntegerField(default=3, validators=between(1, 100))
+    max_releases = models.IntegerField(null=True, blank=True, validators=between(1, 1_000_000))
+    backoff_base_s = models.FloatField(default=2, validators=between(0.1, 86_400))
+    backoff_cap_s = models.FloatField(default=3_600, validators=between(0.1, 86_400))
+    max_redrives = models.SmallIntegerField(default=10, validators=between(1, 1_000))
+    retry_budget_share = models.FloatField(default=0.2, validators=between(0, 10))
+    retry_budget_window_s = models.IntegerField(default=60, validators=between(1, 3_600))
+    retry_budget_burst = models.IntegerField(default=100, validators=between(0, 1_000_000))
+    ageing_s = models.IntegerField(null=True, blank=True, validators=between(1, 604_800))
+    reserved_share = models.FloatField(default=0.05, validators=between(0, 0.5))
+    depth_limit = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    dedup_window_s = models.IntegerField(default=600, validators=between(60, 2_592_000))
+    key_window_s = models.IntegerField(default=1_209_600, validators=between(60, 2_592_000))
+    retention_s = models.IntegerField(default=2_592_000, validators=[MinValueValidator(3_600)])
+    age_objective_s = models.JSONField(null=True, blank=True, help_text="Band name to seconds.")
+    is_dispatch_paused = models.BooleanField(default=False)
+    is_intake_paused = models.BooleanField(default=False)
+    version = models.BigIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class IdSpace(models.Model):
+    """A range of job ids that a shard owns for ever; a restored shard gets a new one (control database)."""
+
+    space = models.IntegerField(primary_key=True)
+    shard = models.SmallIntegerField()
+    reason = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(space__gte=0, space__lt=32_768), name="idspace_in_range")]
+
+    def __str__(self) -> str:
+        return f"space {self.space} of shard {self.shard}"
+
+
+# On each shard
+
+
+class PolicyRow(models.Model):
+    """What the claim and the failure statements must know of a queue; pushed by the verb that changes it."""
+
+    placement = SHARD
+
+    queue_id = models.BigIntegerField(primary_key=True)
+    version = models.BigIntegerField()
+    name = models.CharField(max_length=64)
+    bands = models.JSONField()
+    lease_s = models.IntegerField()
+    max_run_s = models.IntegerField()
+    max_attempts = models.SmallIntegerField()
+    max_crashes = models.SmallIntegerField()
+    max_releases = models.IntegerField(null=True)
+    backoff_base_s = models.FloatField()
+    backoff_cap_s = models.FloatField()
+    max_redrives = models.SmallIntegerField()
+    key_window_s = models.IntegerField()
+    dedup_window_s = models.IntegerField()
+    retention_s = models.IntegerField()
+    is_dispatch_paused = models.BooleanField()
+    is_intake_paused = models.BooleanField()
+
+    class Meta:
+        indexes = [models.Index(fields=["name"], name="policy_name_idx")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Job(models.Model):
+    """The durable intent. Inserted once, never updated; deleted by retention alone."""
+
+    placement = SHARD
+
+    id = models.BigIntegerField(primary_key=True)
+    tenant_id = models.BigIntegerField()
+    queue_id = models.BigIntegerField()
+    priority = models.SmallIntegerField()
+    max_attempts = models.SmallIntegerField()
+    created_at = models.DateTimeField()
+    not_before = models.DateTimeField(null=True)
+    deadline = models.DateTimeField(null=True)
+    kind = models.CharField(max_length=64)
+    payload = models.TextField(null=True)
+    payload_ref = models.TextField(null=True)
+    request_key = models.TextField(null=True)
+    dependency = models.CharField(max_length=64, null=True)
+    traceparent = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(payload__isnull=False, payload_ref__isnull=True)
+                | Q(payload__isnull=True, payload_ref__isnull=False),
+                name="job_payload_or_ref",
+            ),
+            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=99), name="job_priority_in_range"),
+            models.CheckConstraint(
+                condition=Q(max_attempts__gte=1, max_attempts__lte=100), name="job_max_attempts_in_range"
+            ),
+        ]
+        indexes = [models.Index(fields=["tenant_id", "-id"], name="job_tenant_list_idx")]
+
+    def __str__(self) -> str:
+        from jobqueue.ids import format_id
+
+        return format_id(self.pk)
+
+
+class RequestKey(models.Model):
+    """The identity of a request: one job per tenant, queue, namespace and key."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    queue_id = models.BigIntegerField()
+    namespace = models.SmallIntegerField(default=0)
+    key = models.TextField()
+    job_id = models.BigIntegerField()
+    fingerprint = models.BinaryField(max_length=32)
+    accepted_at = models.DateTimeField()
+    job_purged_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "queue_id", "namespace", "key"], name="requestkey_once_per_queue"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["job_purged_at"], condition=Q(job_purged_at__isnull=False), name="requestkey_purge_idx"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Lane(models.Model):
+    """One (queue, priority, tenant, kind, dependency). `low` bounds its scan from below."""
+
+    placement = SHARD
+
+    queue_id = models.BigIntegerField()
+    priority = models.SmallIntegerField()
+    tenant_id = models.BigIntegerField()
+    kind = models.CharField(max_length=64)
+    dependency = models.CharField(max_length=64, default="", blank=True)
+    is_active = models.BooleanField(default=True)
+    low = models.DateTimeField(help_text="No fresh ready row of this lane has an older position.")
+    used_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["queue_id", "priority", "tenant_id", "kind", "dependency"], name="lane_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["queue_id", "priority"], condition=Q(is_active=True), name="lane_active_claim_idx")
+        ]
+
+    def __str__(self) -> str:
+        return f"lane {self.pk}"
+
+
+class Ticket(models.Model):
+    """The columns that travel with a job from place to place."""
+
+    placement = SHARD
+
+    job_id = models.BigIntegerField(primary_key=True)
+    lane_id = models.BigIntegerField()
+    first_ready_at = models.DateTimeField(null=True, help_text="When the job first became ready.")
+    deadline = models.DateTimeField(null=True)
+    generation = models.IntegerField(default=0)
+    releases = models.IntegerField(default=0)
+    attempt = models.SmallIntegerField(default=0)
+    max_attempts = models.SmallIntegerField()
+    crashes = models.SmallIntegerField(default=0)
+    lapses = models.SmallIntegerField(default=0, help_text="Leases that lapsed before anyone started the job.")
+    payload_version = models.SmallIntegerField(default=0)
+    redrive_generation = models.SmallIntegerField(default=0)
+    reconcile = models.BooleanField(default=False)
+    checkpoint = models.TextField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        from jobqueue.ids import format_id
+
+        return format_id(self.job_id)
+
+
+class ScheduledJob(Ticket):
+    """Not due yet: delayed, or waiting to be tried again. `position` is kept where a place in the lane is kept."""
+
+    due_at = models.DateTimeField()
+    position = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=12, choices=WaitReason)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["due_at"], name="scheduled_due_promote_idx"),
+            models.Index(fields=["deadline"], condition=Q(deadline__isnull=False), name="scheduled_expire_idx"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(reason__in=WaitReason.values), name="scheduled_reason_known")
+        ]
+
+
+class ReadyJob(Ticket):
+    """Runnable. Lapsed and released work is not fresh and stands before all that is."""
+
+    position = models.DateTimeField()
+    fresh = models.BooleanField(default=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["lane_id", "fresh", "position", "job_id"], name="ready_lane_claim_idx"),
+            models.Index(fields=["deadline"], condition=Q(deadline__isnull=False), name="ready_expire_idx"),
+        ]
+
+
+class Lease(Ticket):
+    """Running: the right to run until `expires_at`. The primary key allows one lease a job."""
+
+    position = models.DateTimeField()
+    token = models.BinaryField(max_length=16)
+    token_id = models.BigIntegerField(null=True, help_text="The API token that claimed it; null: a local worker.")
+    worker = models.CharField(max_length=100)
+    claim_key = models.CharField(max_length=100, null=True)
+    claim_hash = models.BinaryField(max_length=16, null=True)
+    lease_s = models.IntegerField()
+    is_started = models.BooleanField()
+    cancel_requested = models.BooleanField(default=False)
+    claimed_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    max_run_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["expires_at"], name="lease_expiry_reap_idx"),
+            models.Index(
+                fields=["claim_key", "token_id"], condition=Q(claim_key__isnull=False), name="lease_claim_key_idx"
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(expires_at__lte=F("max_run_at")), name="lease_within_max_run"),
+            models.CheckConstraint(condition=Q(generation__gte=1), name="lease_generation_positive"),
+            models.CheckConstraint(condition=Q(attempt__lte=F("max_attempts")), name="lease_attempt_within_max"),
+        ]
+
+
+class Attempt(models.Model):
+    """How one generation ended; append-only. `call_hash` recognises the call that ended it."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("job_id", "generation")
+    job_id = models.BigIntegerField()
+    generation = models.IntegerField()
+    attempt = models.SmallIntegerField()
+    redrive_generation = models.SmallIntegerField()
+    token_hash = models.BinaryField(max_length=16)
+    call_hash = models.BinaryField(max_length=16, null=True)
+    worker = models.CharField(max_length=100)
+    claimed_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    next_at = models.DateTimeField(null=True)
+    service_ms = models.BigIntegerField()
+    outcome = models.CharField(max_length=10, choices=AttemptOutcome)
+    led_to = models.CharField(max_length=10)
+    reason = models.CharField(max_length=20, null=True)
+    error_class = models.CharField(max_length=20, null=True)
+    message = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(outcome__in=AttemptOutcome.values), name="attempt_outcome_known"),
+            models.CheckConstraint(condition=Q(ended_at__gte=F("claimed_at")), name="attempt_ends_after_claim"),
+        ]
+
+    def __str__(self) -> str:
+        return f"generation {self.generation} of {self.job_id}"
+
+
+class Result(models.Model):
+    """How the job ended, once and for all: succeeded, cancelled or expired."""
+
+    placement = SHARD
+
+    job_id = models.BigIntegerField(primary_key=True)
+    generation = models.IntegerField()
+    attempt = models.SmallIntegerField()
+    crashes = models.SmallIntegerField()
+    redrive_generation = models.SmallIntegerField()
+    late = models.BooleanField(default=False)
+    finished_at = models.DateTimeField()
+    outcome = models.CharField(max_length=10, choices=ResultOutcome)
+    payload_hash = models.BinaryField(max_length=32, null=True)
+    body = models.TextField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["finished_at"], name="result_purge_idx")]
+        constraints = [
+            models.CheckConstraint(condition=Q(outcome__in=ResultOutcome.values), name="result_outcome_known")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} {self.job_id}"
+
+
+class SchedulerState(models.Model):
+    """The newest row of a queue's class and part is its scheduler's state: append-only, trimmed by upkeep."""
+
+    placement = SHARD
+
+    queue_id = models.BigIntegerField()
+    claim_class = models.BinaryField(max_length=16)
+    part = models.CharField(max_length=8)
+    policy_version = models.BigIntegerField()
+    state = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["queue_id", "claim_class", "part", "-id"], name="schedulerstate_newest_idx")]
+
+    def __str__(self) -> str:
+        return f"state {self.pk} of queue {self.queue_id}"
+
+
+class LaneDelta(models.Model):
+    """The ledger: what one statement did in one lane. Insert-only; folded into `LaneMinute` by upkeep."""
+
+    placement = SHARD
+
+    lane_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    started = models.IntegerField(db_default=0)
+    succeeded = models.IntegerField(db_default=0)
+    failed = models.IntegerField(db_default=0)
+    retried = models.IntegerField(db_default=0)
+    lease_lost = models.IntegerField(db_default=0)
+    dead = models.IntegerField(db_default=0)
+    service_ms = models.BigIntegerField(db_default=0)
+
+    def __str__(self) -> str:
+        return f"lane {self.lane_id}"
+
+
+class LaneMinute(models.Model):
+    """The ledger by minute."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("lane_id", "minute")
+    lane_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    started = models.BigIntegerField(db_default=0)
+    succeeded = models.BigIntegerField(db_default=0)
+    failed = models.BigIntegerField(db_default=0)
+    retried = models.BigIntegerField(db_default=0)
+    lease_lost = models.BigIntegerField(db_default=0)
+    dead = models.BigIntegerField(db_default=0)
+    service_ms = models.BigIntegerField(db_default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["minute"], name="laneminute_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"lane {self.lane_id} at {self.minute:%H:%M}"
+
+
+class Horizon(models.Model):
+    """Samples of (clock, next transaction id): how far every older transaction is known to have ended."""
+
+    placement = SHARD
+
+    at = models.DateTimeField(primary_key=True)
+    next_xid = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return str(self.at)

@@ -1,0 +1,151 @@
+"""What clients and operators read of jobs. Who asks is an argument of every function: foreign and absent are one."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from jobqueue.limits import REREADS_MAX
+from jobqueue.types import Scope
+from jobsplatform import database, sql
+from jobsplatform.errors import NotFound, Unavailable
+
+
+class JobView(NamedTuple):
+    """A job as a client sees it; instants are aware, hashes hex."""
+
+    job_id: int
+    tenant_id: int
+    queue_id: int
+    kind: str
+    priority: int
+    state: str | None
+    request_key: str | None
+    payload_sha256: str | None
+    payload_bytes: int | None
+    payload_ref: str | None
+    dependency: str | None
+    attempts_used: int
+    max_attempts: int
+    generation: int
+    crashes: int
+    redrive_generation: int
+    not_before: datetime | None
+    deadline: datetime | None
+    created_at: datetime
+    due_at: datetime | None
+    claimed_at: datetime | None
+    expires_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested: bool
+    error_class: str | None
+    error_message: str | None
+    error_at: datetime | None
+    dead_reason: str | None
+
+
+class AttemptView(NamedTuple):
+    generation: int
+    attempt: int
+    worker: str
+    claimed_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    error_class: str | None
+    message: str | None
+    service_ms: int | None
+
+
+class ResultView(NamedTuple):
+    outcome: str
+    body: str | None
+    payload_hash: str | None
+    generation: int
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs a list shows; None: any."""
+
+    queue_id: int | None = None
+    state: str | None = None
+    kind: str | None = None
+    priority: int | None = None
+    request_key: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+def job(job_id: int, *, scope: Scope) -> JobView:
+    """One job. Raises NotFound; Unavailable when it kept moving while it was read."""
+    alias = _alias(job_id)
+    for _ in range(REREADS_MAX):
+        views = _views([job_id], alias, scope)
+        if not views:
+            raise NotFound
+        if views[0].state is not None:
+            return views[0]
+    raise Unavailable("The job is moving; repeat.")
+
+
+def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
+    """Those of `job_ids` that exist for the caller."""
+    by_alias: dict[str, list[int]] = {}
+    for job_id in job_ids:
+        if (alias := database.alias_of(job_id)) is not None:
+            by_alias.setdefault(alias, []).append(job_id)
+    views = (view for alias, ids in by_alias.items() for view in _views(ids, alias, scope))
+    return {view.job_id: view for view in views}
+
+
+def page(wanted: JobFilter, *, scope: Scope, before: int | None, limit: int) -> tuple[list[JobView], int | None]:
+    """A page of jobs, newest first, and the id to go on below (None: that was all)."""
+    params = asdict(wanted) | {"before": before, "limit": limit + 1} | scope.params()
+    found = heapq.merge(
+        *([row[0] for row in sql.rows("jobqueue/job_page", params, alias=a)] for a in database.aliases().values()),
+        reverse=True,
+    )
+    ids = [job_id for job_id, _ in zip(found, range(limit + 1))]
+    views = jobs(ids[:limit], scope=scope)
+    shown = [views[job_id] for job_id in ids[:limit] if job_id in views and views[job_id].state is not None]
+    return shown, ids[limit - 1] if len(ids) > limit else None
+
+
+def attempts(job_id: int, *, scope: Scope, before: int | None, limit: int) -> tuple[list[AttemptView], int | None]:
+    """A page of a job's attempts, newest first, and the generation to go on below. Raises NotFound."""
+    job(job_id, scope=scope)
+    params = {"job_id": job_id, "before": before, "limit": limit + 1, **scope.params()}
+    rows = [AttemptView(*row) for row in sql.rows("jobqueue/attempts", params, alias=_alias(job_id))]
+    return rows[:limit], rows[limit - 1].generation if len(rows) > limit else None
+
+
+def result(job_id: int, *, scope: Scope) -> ResultView:
+    """How a job ended. Raises NotFound until it has a result."""
+    rows = sql.rows("jobqueue/result", {"job_id": job_id, **scope.params()}, alias=_alias(job_id))
+    if not rows:
+        raise NotFound
+    return ResultView(*rows[0])
+
+
+def payload(job_id: int, *, scope: Scope) -> tuple[str | None, str | None]:
+    """(payload text, payload_ref): exactly one of them. Raises NotFound."""
+    rows = sql.rows("jobqueue/job_payload", {"job_id": job_id, **scope.params()}, alias=_alias(job_id))
+    if not rows:
+        raise NotFound
+    return rows[0][0], rows[0][1]
+
+
+def _alias(job_id: int) -> str:
+    alias = database.alias_of(job_id)
+    if alias is None:
+        raise NotFound
+    return alias
+
+
+def _views(job_ids: Sequence[int], alias: str, scope: Scope) -> list[JobView]:
+    params = {"job_ids": list(job_ids), **scope.params()}
+    return [JobView(*row) for row in sql.rows("jobqueue/job_views", params, alias=alias)]

@@ -1,0 +1,1 @@
+attempt, generation, crashes, lapses, releases, reconcile, checkpoint

@@ -1,0 +1,44 @@
+-- complete: the first durable result of live leases; the jobs are over.
+-- params: job_ids, generations, token_hashes, call_hashes, result_hashes, results (one a call); tenant_id, queue_ids; now
+-- returns ord, completed_at, late.  no row = not the caller's live lease.  locks: lease rows in id order
+WITH {clock},
+    call AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %(job_ids)b::bigint[], %(generations)b::int[], %(token_hashes)b::bytea[], %(call_hashes)b::bytea[],
+            %(result_hashes)b::bytea[], %(results)b::text[]
+        ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, result_hash, result, ord)
+    ),
+    held AS MATERIALIZED (
+        SELECT s.job_id, c.ord, c.token_hash, c.call_hash, c.result_hash, c.result, k.at
+        FROM call c
+        JOIN queue_lease s ON s.job_id = c.job_id
+        JOIN queue_lane l ON l.id = s.lane_id
+        CROSS JOIN clock k
+        WHERE s.generation = c.generation AND substr(sha256(s.token), 1, 16) = c.token_hash AND s.expires_at > k.at
+            AND {in_scope}
+        ORDER BY s.job_id
+        FOR UPDATE OF s
+    ),
+    ended AS (
+        DELETE FROM queue_lease s USING held h WHERE s.job_id = h.job_id
+        RETURNING s.job_id, s.lane_id, s.generation, s.attempt, s.crashes, s.redrive_generation, s.worker,
+            s.claimed_at, h.at, h.ord, h.token_hash, h.call_hash, h.result_hash, h.result,
+            coalesce(s.deadline < h.at, false) AS late,
+            floor(extract(epoch FROM h.at - s.claimed_at) * 1000)::bigint AS service_ms
+    ),
+    result AS (
+        INSERT INTO queue_result ({result_columns})
+        SELECT job_id, generation, attempt, crashes, redrive_generation, late, at, 'succeeded', result_hash, result
+        FROM ended
+    ),
+    history AS (
+        INSERT INTO queue_attempt ({attempt_columns})
+        SELECT job_id, generation, attempt, redrive_generation, token_hash, call_hash, worker, claimed_at, at, NULL,
+            service_ms, 'succeeded', 'succeeded', NULL, NULL, NULL
+        FROM ended
+    ),
+    ledger AS (
+        INSERT INTO queue_lanedelta (lane_id, at, succeeded, service_ms)
+        SELECT lane_id, min(at), count(*), sum(service_ms) FROM ended GROUP BY lane_id
+    )
+SELECT ord, at, late FROM ended

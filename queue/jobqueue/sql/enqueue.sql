@@ -1,0 +1,70 @@
+-- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
+-- params: arrays with one element a job (a null array: null for all); namespaces; now
+-- returns ord, job_id, refusal: an accepted job, or a refusal.  An ord that is missing lost its request key to an
+-- earlier request (read the key in a new statement), or names a lane that is gone.
+-- locks: the new keys, in key order; waits for a concurrent first use of the same key
+WITH {marked_clock},
+    call AS MATERIALIZED (
+        SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
+            coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
+            coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
+            coalesce(c.attempts_asked, p.max_attempts) AS max_attempts, p.is_intake_paused
+        FROM clock CROSS JOIN unnest(
+            %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
+            %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
+            %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
+            %(max_attempts)s::smallint[], %(traceparents)s::text[]
+        ) WITH ORDINALITY AS c(
+            lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
+            expires_in_s, attempts_asked, traceparent, ord
+        )
+        JOIN queue_lane l ON l.id = c.lane_id
+        JOIN queue_policyrow p ON p.queue_id = l.queue_id
+    ),
+    judged AS MATERIALIZED (
+        SELECT *, CASE
+            WHEN is_intake_paused THEN 'intake_paused'
+            WHEN ends_at <= at THEN 'deadline_in_past'
+            WHEN ends_at <= due_at THEN 'due_after_deadline'
+        END AS refusal
+        FROM call
+    ),
+    numbered AS MATERIALIZED (
+        SELECT nextval('queue_job_id_seq') AS job_id, j.*
+        FROM (SELECT * FROM judged WHERE refusal IS NULL ORDER BY ord) j
+    ),
+    keyed AS (
+        INSERT INTO queue_requestkey (tenant_id, queue_id, namespace, key, job_id, fingerprint, accepted_at)
+        SELECT tenant_id, queue_id, coalesce(namespace, 0), request_key, job_id, fingerprint, at
+        FROM numbered WHERE request_key IS NOT NULL
+        ORDER BY tenant_id, queue_id, namespace, request_key
+        ON CONFLICT DO NOTHING
+        RETURNING job_id
+    ),
+    accepted AS MATERIALIZED (
+        SELECT * FROM numbered WHERE request_key IS NULL OR job_id IN (SELECT job_id FROM keyed)
+    ),
+    intent AS (
+        INSERT INTO queue_job (
+            id, tenant_id, queue_id, priority, max_attempts, created_at, not_before, deadline, kind, payload,
+            payload_ref, request_key, dependency, traceparent
+        )
+        SELECT job_id, tenant_id, queue_id, priority, max_attempts, at, due_at, ends_at, kind, payload,
+            payload_ref, request_key, dependency, traceparent
+        FROM accepted
+    ),
+    waiting AS (
+        INSERT INTO queue_scheduledjob (job_id, {kept}, {counted}, due_at, reason)
+        SELECT job_id, lane_id, NULL, max_attempts, ends_at, 0, 0, 0, 0, 0, 0, 0, false, NULL, due_at, 'delayed'
+        FROM accepted WHERE due_at > at
+    ),
+    runnable AS (
+        INSERT INTO queue_readyjob (job_id, {kept}, {counted}, position, fresh)
+        SELECT job_id, lane_id, at, max_attempts, ends_at, 0, 0, 0, 0, 0, 0, 0, false, NULL, at, true
+        FROM accepted WHERE due_at IS NULL OR due_at <= at
+    ),
+    woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
+    {awake}
+SELECT ord, job_id, NULL AS refusal FROM accepted
+UNION ALL
+SELECT ord, NULL, refusal FROM judged WHERE refusal IS NOT NULL

@@ -1,0 +1,24 @@
+-- fold: add the oldest ledger rows to their minutes.
+-- params: limit
+-- returns how many rows were folded.  locks: ledger rows (SKIP LOCKED), then minutes in key order
+WITH taken AS (
+        DELETE FROM queue_lanedelta d
+        USING (SELECT id FROM queue_lanedelta ORDER BY id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED) o
+        WHERE d.id = o.id
+        RETURNING d.lane_id, date_trunc('minute', d.at) AS minute, d.started, d.succeeded, d.failed, d.retried,
+            d.lease_lost, d.dead, d.service_ms
+    ),
+    folded AS (
+        INSERT INTO queue_laneminute AS m (
+            lane_id, minute, started, succeeded, failed, retried, lease_lost, dead, service_ms
+        )
+        SELECT lane_id, minute, sum(started), sum(succeeded), sum(failed), sum(retried), sum(lease_lost), sum(dead),
+            sum(service_ms)
+        FROM taken GROUP BY lane_id, minute ORDER BY lane_id, minute
+        ON CONFLICT (lane_id, minute) DO UPDATE SET
+            started = m.started + excluded.started, succeeded = m.succeeded + excluded.succeeded,
+            failed = m.failed + excluded.failed, retried = m.retried + excluded.retried,
+            lease_lost = m.lease_lost + excluded.lease_lost, dead = m.dead + excluded.dead,
+            service_ms = m.service_ms + excluded.service_ms
+    )
+SELECT count(*) FROM taken

@@ -1,0 +1,23 @@
+-- lane_upsert: the lanes of these keys, made where they are new.
+-- params: queue_ids, priorities, tenant_ids, kinds, dependencies (one key a position); now
+-- returns lane_id and its key.  locks: the new rows, in key order
+WITH {clock},
+    asked AS MATERIALIZED (
+        SELECT DISTINCT queue_id, priority, tenant_id, kind, dependency
+        FROM unnest(
+            %(queue_ids)s::bigint[], %(priorities)s::smallint[], %(tenant_ids)s::bigint[],
+            %(kinds)s::text[], %(dependencies)s::text[]
+        ) AS a(queue_id, priority, tenant_id, kind, dependency)
+    ),
+    made AS (
+        INSERT INTO queue_lane (queue_id, priority, tenant_id, kind, dependency, is_active, low)
+        SELECT a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency, true, '-infinity'
+        FROM asked a
+        ORDER BY a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency
+        ON CONFLICT DO NOTHING
+        RETURNING id, queue_id, priority, tenant_id, kind, dependency
+    )
+SELECT id, queue_id, priority, tenant_id, kind, dependency FROM made
+UNION ALL
+SELECT l.id, l.queue_id, l.priority, l.tenant_id, l.kind, l.dependency
+FROM queue_lane l JOIN asked USING (queue_id, priority, tenant_id, kind, dependency)

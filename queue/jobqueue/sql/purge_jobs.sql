@@ -1,0 +1,32 @@
+-- purge_jobs: forget finished jobs older than their queue's retention, with all their history; keys stay a while.
+-- Never a live job or a dead letter: only rows of queue_result are candidates.
+-- params: limit, now
+-- returns how many jobs were purged.  locks: result rows, SKIP LOCKED; then the keys of those jobs, in key order
+WITH {clock},
+    due AS MATERIALIZED (
+        SELECT f.job_id, j.tenant_id, j.queue_id, j.request_key
+        FROM queue_result f
+        JOIN queue_job j ON j.id = f.job_id
+        JOIN queue_policyrow p ON p.queue_id = j.queue_id
+        WHERE f.finished_at < (SELECT at FROM clock)
+                - (SELECT min(retention_s) FROM queue_policyrow) * interval '1 second'
+            AND f.finished_at < (SELECT at FROM clock) - p.retention_s * interval '1 second'
+        ORDER BY f.finished_at
+        LIMIT %(limit)s::int
+        FOR UPDATE OF f SKIP LOCKED
+    ),
+    keys AS MATERIALIZED (
+        SELECT k.id FROM queue_requestkey k JOIN due d ON k.tenant_id = d.tenant_id AND k.queue_id = d.queue_id
+            AND k.key = d.request_key AND k.job_id = d.job_id
+        ORDER BY k.id
+        FOR UPDATE OF k
+    ),
+    dated AS (
+        UPDATE queue_requestkey k SET job_purged_at = (SELECT at FROM clock) FROM keys WHERE k.id = keys.id
+    ),
+    corrections AS (DELETE FROM dlq_correction c USING due d WHERE c.job_id = d.job_id),
+    redrives AS (DELETE FROM dlq_redrive r USING due d WHERE r.job_id = d.job_id),
+    attempts AS (DELETE FROM queue_attempt a USING due d WHERE a.job_id = d.job_id),
+    results AS (DELETE FROM queue_result f USING due d WHERE f.job_id = d.job_id),
+    jobs AS (DELETE FROM queue_job j USING due d WHERE j.id = d.job_id)
+SELECT count(*) FROM due

@@ -1,0 +1,63 @@
+-- reap: take back lapsed leases: to the front of their lane, or out of the schedule when they have crashed too often.
+-- params: limit, unstarted_max (lapses of unstarted leases before they count), now
+-- returns 0, led_to, null, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
+-- locks: lease rows in id order, SKIP LOCKED: a row that is being renewed or completed is somebody's
+WITH {clock},
+    due AS MATERIALIZED (
+        SELECT s.job_id FROM queue_lease s
+        WHERE s.expires_at <= (SELECT at FROM clock)
+        ORDER BY s.expires_at
+        LIMIT %(limit)s::int
+        FOR UPDATE SKIP LOCKED
+    ),
+    judged AS MATERIALIZED (
+        SELECT s.job_id, k.at, s.cancel_requested, charged, s.attempt - (NOT charged)::int AS attempt,
+            s.crashes + charged::int AS crashes, s.lapses + (NOT charged)::int AS lapses,
+            CASE
+                WHEN s.cancel_requested THEN NULL
+                WHEN s.crashes + charged::int >= p.max_crashes AND charged THEN
+                    CASE l.kind WHEN 'message' THEN 'exhausted' ELSE 'poison' END
+                WHEN s.attempt - (NOT charged)::int >= s.max_attempts THEN 'exhausted'
+                WHEN s.deadline <= k.at AND l.kind <> 'message' THEN 'deadline_exceeded'
+            END AS reason
+        FROM due d
+        JOIN queue_lease s USING (job_id)
+        JOIN queue_lane l ON l.id = s.lane_id
+        JOIN queue_policyrow p ON p.queue_id = l.queue_id
+        CROSS JOIN clock k
+        CROSS JOIN LATERAL (SELECT s.is_started OR s.lapses + 1 >= %(unstarted_max)s::int AS charged) c
+    ),
+    ended AS (
+        DELETE FROM queue_lease s USING judged j WHERE s.job_id = j.job_id
+        RETURNING s.job_id, {s.kept}, j.attempt, s.generation, j.crashes, j.lapses, s.releases, s.reconcile,
+            s.checkpoint, s.position, s.worker, s.claimed_at, s.token, s.attempt AS ended_attempt, j.at, j.reason,
+            CASE WHEN j.charged THEN 'worker_crash' END AS error_class,
+            CASE WHEN j.charged THEN 'The lease lapsed while the job was running.'
+                ELSE 'The lease lapsed before the job was started.' END AS message,
+            CASE WHEN j.cancel_requested THEN 'cancelled' WHEN j.reason IS NULL THEN 'ready' ELSE 'dead' END AS led_to,
+            floor(extract(epoch FROM j.at - s.claimed_at) * 1000)::bigint AS service_ms
+    ),
+    runnable AS (
+        INSERT INTO queue_readyjob (job_id, {kept}, {counted}, position, fresh)
+        SELECT job_id, {kept}, {counted}, position, false FROM ended WHERE led_to = 'ready'
+    ),
+    result AS (
+        INSERT INTO queue_result ({result_columns})
+        SELECT job_id, generation, attempt, crashes, redrive_generation, false, at, 'cancelled', NULL, NULL
+        FROM ended WHERE led_to = 'cancelled'
+    ),
+    woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM ended WHERE led_to = 'ready'),
+    {awake},
+    history AS (
+        INSERT INTO queue_attempt ({attempt_columns})
+        SELECT job_id, generation, ended_attempt, redrive_generation, substr(sha256(token), 1, 16), NULL, worker,
+            claimed_at, at, NULL, service_ms, CASE led_to WHEN 'cancelled' THEN 'cancelled' ELSE 'lease_lost' END,
+            led_to, reason, error_class, message
+        FROM ended
+    ),
+    ledger AS (
+        INSERT INTO queue_lanedelta (lane_id, at, lease_lost, dead, service_ms)
+        SELECT lane_id, min(at), count(*), count(*) FILTER (WHERE led_to = 'dead'), sum(service_ms)
+        FROM ended GROUP BY lane_id
+    )
+SELECT 0 AS ord, led_to, NULL AS next_at, reason, at, error_class, message, job_id, {kept}, {counted} FROM ended

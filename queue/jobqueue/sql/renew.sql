@@ -1,0 +1,34 @@
+-- renew: push live leases' expiry forward, never back and never past the longest run; keep a checkpoint.
+-- params: job_ids, generations, token_hashes, lease_seconds, checkpoints, starts (one a call); tenant_id, queue_ids; now
+-- returns ord, expires_at, cancel_requested, capped (nothing more can be granted: nothing was changed)
+-- no row = not the caller's live lease.  locks: lease rows in id order
+WITH {clock},
+    call AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %(job_ids)s::bigint[], %(generations)s::int[], %(token_hashes)s::bytea[], %(lease_seconds)s::int[],
+            %(checkpoints)s::text[], %(starts)s::bool[]
+        ) WITH ORDINALITY AS c(job_id, generation, token_hash, lease_s, checkpoint, started, ord)
+    ),
+    held AS MATERIALIZED (
+        SELECT c.ord, c.checkpoint, c.started, s.job_id, s.expires_at, s.max_run_at,
+            least(s.max_run_at, greatest(
+                s.expires_at, (SELECT at FROM clock) + coalesce(c.lease_s, s.lease_s) * interval '1 second'
+            )) AS extended_to
+        FROM queue_lease s
+        JOIN call c ON c.job_id = s.job_id
+        JOIN queue_lane l ON l.id = s.lane_id
+        WHERE s.generation = c.generation AND substr(sha256(s.token), 1, 16) = c.token_hash
+            AND s.expires_at > (SELECT at FROM clock)
+            AND {in_scope}
+        ORDER BY s.job_id
+        FOR UPDATE OF s
+    ),
+    renewed AS (
+        UPDATE queue_lease s SET expires_at = h.extended_to, checkpoint = coalesce(h.checkpoint, s.checkpoint),
+            is_started = s.is_started OR h.started
+        FROM held h
+        WHERE s.job_id = h.job_id AND NOT (h.expires_at = h.max_run_at AND h.checkpoint IS NULL)
+        RETURNING s.job_id, s.cancel_requested
+    )
+SELECT h.ord, h.extended_to, coalesce(r.cancel_requested, false), h.expires_at = h.max_run_at
+FROM held h LEFT JOIN renewed r USING (job_id)

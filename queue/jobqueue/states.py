@@ -1,0 +1,57 @@
+"""The words that SQL, the wire and the admin share for states, outcomes and reasons."""
+
+from django.db import models
+
+
+class State(models.TextChoices):
+    """What a client sees; a state is the place where the job's ticket is."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class WaitReason(models.TextChoices):
+    """Why a job is scheduled and not ready."""
+
+    DELAYED = "delayed"
+    RETRY = "retry"
+    RELEASED = "released"
+    REPAIRED = "repaired"
+    REDRIVEN = "redriven"
+
+
+class AttemptOutcome(models.TextChoices):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RELEASED = "released"
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+
+
+class ResultOutcome(models.TextChoices):
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class ErrorClass(models.TextChoices):
+    """The worker's word for a failure."""
+
+    TRANSIENT = "transient"
+    OVERLOAD = "overload"
+    PERMANENT = "permanent"
+    UNCERTAIN = "uncertain"
+
+
+class DeadReason(models.TextChoices):
+    INVALID = "invalid"
+    EXHAUSTED = "exhausted"
+    POISON = "poison"
+    UNCERTAIN = "uncertain"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    RELEASED_TOO_OFTEN = "released_too_often"

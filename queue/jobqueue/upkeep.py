@@ -1,0 +1,89 @@
+"""What keeps the queue moving beside claims: each verb is one pass in bounded batches over every shard.
+
+Passes may run in any number of processes at once: each takes its own rows with SKIP LOCKED and is idempotent.
+A shard that cannot be reached does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from jobqueue import moves
+from jobqueue.limits import UNSTARTED_LAPSES_MAX
+from jobsplatform import database, events, sql
+from jobsplatform.errors import JobsPlatformError
+
+LANE_IDLE_SECONDS: Final = 60
+
+
+def promote(limit: int = 1_000, now: datetime | None = None) -> int:
+    """Make due jobs ready. Returns how many."""
+    return _counted(lambda alias: sum(row[1] for row in _rows("promote", alias, limit=limit, now=now)))
+
+
+def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
+    """Take lapsed leases back. Returns how many were led where (ready, dead, cancelled)."""
+    params = {"limit": limit, "unstarted_max": UNSTARTED_LAPSES_MAX, "now": now}
+    led = _moved("jobqueue/reap", params)
+    if led:
+        events.emit("reaped", **led)
+    return led
+
+
+def expire(limit: int = 500, now: datetime | None = None) -> Counter[str]:
+    """End waiting jobs whose deadline has passed. Returns how many were led where (expired, dead)."""
+    led = _moved("jobqueue/expire", {"limit": limit, "now": now})
+    if led:
+        events.emit("expired", **led)
+    return led
+
+
+def fold(limit: int = 5_000) -> int:
+    """Fold ledger rows into minutes. Returns how many."""
+    return _counted(lambda alias: _count("fold", alias, limit=limit))
+
+
+def sweep_lanes() -> int:
+    """Wake lanes with work, put idle ones to sleep, raise the lower bounds of scans. Returns how many changed."""
+    return _counted(lambda alias: _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS) + _count("lane_low", alias))
+
+
+def recheck_lanes() -> int:
+    """Uncover rows below their lane's bound, as a clock that was set back leaves them. Returns lanes changed."""
+    return _counted(lambda alias: _count("lane_recheck", alias))
+
+
+def purge(limit: int = 1_000, now: datetime | None = None) -> int:
+    """Forget what is past its retention. Returns how many rows."""
+    kinds = ("purge_jobs", "purge_keys", "purge_minutes")
+    return _counted(lambda alias: sum(_count(kind, alias, limit=limit, now=now) for kind in kinds))
+
+
+def _rows(verb: str, alias: str, **params: Any) -> list[sql.Row]:
+    return sql.rows(f"jobqueue/{verb}", params, alias=alias, writes=True)
+
+
+def _count(verb: str, alias: str, **params: Any) -> int:
+    return int(_rows(verb, alias, **params)[0][0])
+
+
+def _moved(statement: str, params: dict[str, Any]) -> Counter[str]:
+    led: Counter[str] = Counter()
+    _counted(lambda alias: led.update(row[1] for row in moves.move(statement, params, alias=alias)) or 0)
+    return led
+
+
+def _counted(one_shard: Callable[[str], int]) -> int:
+    """Run on every shard; the first failure is raised after all had their turn."""
+    total, failure = 0, None
+    for alias in database.aliases().values():
+        try:
+            total += one_shard(alias)
+        except JobsPlatformError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return total

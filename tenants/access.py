@@ -1,0 +1,208 @@
+"""API tokens: made, shown once, kept as keyed digests, checked in constant time, rotated and revoked.
+
+A token is `jp_<id>_<secret>`; the secret has 192 random bits, so a fast keyed hash is the right one. What a token
+may do is remembered for at most five seconds a process; unknown tokens are never remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobsplatform.errors import FieldError, Invalid, NotFound, Unauthenticated
+from jobsplatform.scopes import ALL as SCOPES
+from tenants import audit
+from tenants.models import ApiToken, Tenant
+
+CACHE_SECONDS: Final = 5.0
+CACHE_MAX: Final = 10_000  # tokens a process remembers
+LAST_USED_STEP: Final = timedelta(minutes=1)  # how exact `last_used_at` is kept
+NAME_CHARS_MAX: Final = 200
+
+_TOKEN = re.compile(r"jp_([0-9a-z]{12})_([A-Za-z0-9_-]{32})\Z", re.ASCII)
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NO_DIGEST = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRef:
+    """A tenant as an edge needs it."""
+
+    id: int
+    slug: str
+    is_suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who holds a token, and what it allows; `tenant` None is the fleet, `queue_names` None every queue."""
+
+    token_id: int
+    public_id: str
+    tenant: TenantRef | None
+    scopes: frozenset[str]
+    queue_names: frozenset[str] | None
+
+    @property
+    def actor(self) -> str:
+        """How the audit names this caller."""
+        return f"token:{self.public_id}"
+
+
+_cache: dict[bytes, tuple[float, Caller]] = {}
+
+
+def digest(secret: str) -> bytes:
+    """HMAC-SHA-256 of a secret under the server's pepper."""
+    return hmac.digest(settings.TOKEN_PEPPER, secret.encode(), hashlib.sha256)
+
+
+# Checking
+
+
+def authenticate(header: str | None) -> Caller:
+    """The caller behind an Authorization header. Raises Unauthenticated; every wrong token costs the same."""
+    scheme, _, text = (header or "").partition(" ")
+    match = _TOKEN.match(text.strip()) if scheme.lower() == "bearer" else None
+    if match is None:
+        raise Unauthenticated
+    presented = digest(match[2])
+    key = match[1].encode() + presented
+    held = _cache.get(key)
+    if held is not None and held[0] > time.monotonic():
+        return held[1]
+    caller = _look_up(match[1], presented)
+    if len(_cache) >= CACHE_MAX:
+        _cache.clear()
+    _cache[key] = (time.monotonic() + CACHE_SECONDS, caller)
+    return caller
+
+
+def _look_up(public_id: str, presented: bytes) -> Caller:
+    live = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=Now()))
+    overlap = Q(previous_until__gt=Now())
+    token = (
+        ApiToken.objects.filter(live, public_id=public_id)
+        .select_related("tenant")
+        .annotate(has_overlap=overlap, is_long_unused=Q(last_used_at=None) | Q(last_used_at__lt=Now() - LAST_USED_STEP))
+        .first()
+    )
+    current = bytes(token.digest) if token else _NO_DIGEST
+    previous = bytes(token.previous_digest or _NO_DIGEST) if token and token.has_overlap else _NO_DIGEST
+    matches = hmac.compare_digest(current, presented) | hmac.compare_digest(previous, presented)
+    if token is None or not matches:
+        raise Unauthenticated
+    if token.is_long_unused:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=Now())
+    return Caller(
+        token_id=token.pk,
+        public_id=token.public_id,
+        tenant=_ref(token.tenant) if token.tenant else None,
+        scopes=frozenset(token.scopes),
+        queue_names=None if token.queues is None else frozenset(token.queues),
+    )
+
+
+def tenant_by_slug(slug: str) -> TenantRef | None:
+    """The tenant of that slug, read afresh."""
+    tenant = Tenant.objects.filter(slug=slug).first()
+    return _ref(tenant) if tenant else None
+
+
+def _ref(tenant: Tenant) -> TenantRef:
+    return TenantRef(tenant.pk, tenant.slug, tenant.is_suspended)
+
+
+def forget() -> None:
+    """Drop what is remembered."""
+    _cache.clear()
+
+
+# Making and ending
+
+
+def create_token(
+    *,
+    tenant: Tenant | None,
+    scopes: Iterable[str],
+    actor: str,
+    name: str = "",
+    queues: Iterable[str] | None = None,
+    expires_at: datetime | None = None,
+) -> tuple[ApiToken, str]:
+    """Make a token; its text is in this answer and nowhere else. `tenant` None: a fleet token. Raises Invalid."""
+    wanted = list(dict.fromkeys(scopes))
+    _check(wanted, name)
+    text, public_id, kept = _new_text()
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            tenant=tenant,
+            public_id=public_id,
+            digest=kept,
+            name=name,
+            scopes=wanted,
+            queues=None if queues is None else sorted(set(queues)),
+            expires_at=expires_at,
+        )
+        token.refresh_from_db()
+        _tell("create", token, actor, {"scopes": wanted, "queues": token.queues})
+    return token, text
+
+
+def rotate_token(token: ApiToken, *, overlap_s: int, actor: str) -> tuple[ApiToken, str]:
+    """Give a token a new secret; the old one goes on for `overlap_s` seconds (0: ends within five)."""
+    secret = secrets.token_urlsafe(24)
+    with transaction.atomic():
+        held = ApiToken.objects.select_for_update().filter(pk=token.pk, revoked_at=None).first()
+        if held is None:
+            raise NotFound
+        held.previous_digest, held.digest = bytes(held.digest), digest(secret)
+        held.previous_until = Now() + timedelta(seconds=overlap_s)
+        held.save(update_fields=["digest", "previous_digest", "previous_until"])
+        held.refresh_from_db()
+        _tell("rotate", held, actor, {"overlap_s": overlap_s})
+    return held, f"jp_{held.public_id}_{secret}"
+
+
+def revoke_token(token: ApiToken, *, actor: str) -> None:
+    """End a token for good; every process knows within five seconds."""
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
+            _tell("revoke", token, actor, {})
+    forget()
+
+
+def _check(scopes: list[str], name: str) -> None:
+    errors = [
+        FieldError(f"/scopes/{index}", "unknown", f"There is no scope {scope!r}; there are {', '.join(sorted(SCOPES))}.")
+        for index, scope in enumerate(scopes)
+        if scope not in SCOPES
+    ]
+    if not scopes:
+        errors.append(FieldError("/scopes", "required", "A token needs at least one scope."))
+    if len(name) > NAME_CHARS_MAX:
+        errors.append(FieldError("/name", "too_long", f"A name has at most {NAME_CHARS_MAX} characters."))
+    if errors:
+        raise Invalid(errors=errors)
+
+
+def _new_text() -> tuple[str, str, bytes]:
+    public_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(24)
+    return f"jp_{public_id}_{secret}", public_id, digest(secret)
+
+
+def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object]) -> None:
+    audit.record(f"token.{verb}", f"token:{token.public_id}", actor=actor, tenant_id=token.tenant_id, details=details)

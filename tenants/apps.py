@@ -1,0 +1,9 @@
+from django.apps import AppConfig
+
+
+class TenantsConfig(AppConfig):
+    """Tenants, their tokens, quotas and the audit."""
+
+    name = "tenants"
+    verbose_name = "Tenants"
+    default_auto_field = "django.db.models.BigAutoField"

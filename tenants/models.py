@@ -1,0 +1,146 @@
+"""Tenants, who may act for them, what they may use, and the audit of what was done."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models.functions import Now
+
+from jobsplatform.database import BOTH, SHARD
+
+SLUG = RegexValidator(r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Lower-case letters, digits and hyphens, 1 to 63 characters.")
+
+
+class Tenant(models.Model):
+    """An owner of work."""
+
+    slug = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    name = models.CharField(max_length=200, blank=True)
+    weight = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
+    is_suspended = models.BooleanField(default=False)
+    is_paused = models.BooleanField(default=False, help_text="No job of a paused tenant is started.")
+    version = models.BigIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive")]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Membership(models.Model):
+    """A person's part in a tenant."""
+
+    class Role(models.TextChoices):
+        VIEWER = "viewer"
+        OPERATOR = "operator"
+        ADMIN = "admin"
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE)
+    role = models.CharField(max_length=20, choices=Role, default=Role.VIEWER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "user"], name="membership_once_per_user")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.tenant}"
+
+
+class ApiToken(models.Model):
+    """A credential. Only its keyed digest is stored; without a tenant it is a fleet token."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, null=True, blank=True)
+    public_id = models.CharField(max_length=16, unique=True, editable=False)
+    digest = models.BinaryField(max_length=32, editable=False)
+    previous_digest = models.BinaryField(max_length=32, null=True, editable=False)
+    previous_until = models.DateTimeField(null=True, editable=False)
+    name = models.CharField(max_length=200, blank=True)
+    scopes = ArrayField(models.CharField(max_length=20))
+    queues = ArrayField(models.CharField(max_length=64), null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    def __str__(self) -> str:
+        return f"jp_{self.public_id}"
+
+
+class Quota(models.Model):
+    """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    queue = models.CharField(max_length=64, blank=True, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(null=True, blank=True, help_text="A band's index; empty: over all bands.")
+    max_running = models.PositiveIntegerField(null=True, blank=True)
+    max_depth = models.PositiveIntegerField(null=True, blank=True, help_text="Jobs that wait.")
+    enqueue_rate_per_s = models.FloatField(null=True, blank=True)
+    enqueue_burst = models.PositiveIntegerField(null=True, blank=True)
+    max_payload_bytes = models.PositiveIntegerField(null=True, blank=True)
+    max_schedules = models.PositiveIntegerField(null=True, blank=True)
+    weight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "queue", "band"], name="quota_once_per_scope", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=models.Q(band__isnull=True) | ~models.Q(queue=""), name="quota_band_needs_queue"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(enqueue_rate_per_s__isnull=True) | models.Q(enqueue_rate_per_s__gt=0),
+                name="quota_rate_positive",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return "/".join(str(part) for part in (self.tenant, self.queue or "*", self.band) if part is not None)
+
+
+class TenantState(models.Model):
+    """What a shard must know of a tenant at claim; pushed by the verb that changes it."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField(primary_key=True)
+    version = models.BigIntegerField()
+    weight = models.IntegerField(default=1)
+    is_paused = models.BooleanField(default=False)
+    max_running = models.IntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"tenant {self.tenant_id}"
+
+
+class AuditEntry(models.Model):
+    """Who did what in this database. Append-only by trigger; each row seals the one before it of its tenant."""
+
+    placement = BOTH
+
+    tenant_id = models.BigIntegerField(null=True)
+    actor = models.CharField(max_length=200)
+    action = models.CharField(max_length=64)
+    target = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    details = models.JSONField(default=dict)
+    before_hash = models.BinaryField(max_length=32, null=True)
+    after_hash = models.BinaryField(max_length=32, null=True)
+    request_id = models.CharField(max_length=100, blank=True)
+    at = models.DateTimeField()
+    previous_hash = models.BinaryField(max_length=32)
+    entry_hash = models.BinaryField(max_length=32)
+
+    class Meta:
+        verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
+            models.Index(fields=["target", "-id"], name="audit_target_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}"

@@ -1,0 +1,155 @@
+"""Tenants and their limits: made, changed, paused, suspended, and told to the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, transaction
+from django.db.models import F
+
+from jobsplatform import database
+from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
+from tenants import admission, audit
+from tenants.models import Quota, Tenant, TenantState
+
+LIMITS: Final = (
+    "max_running",
+    "max_depth",
+    "enqueue_rate_per_s",
+    "enqueue_burst",
+    "max_payload_bytes",
+    "max_schedules",
+    "weight",
+)
+
+
+def create_tenant(slug: str, *, name: str = "", actor: str) -> Tenant:
+    """A new tenant without limits. Raises Invalid for a bad or taken slug."""
+    tenant = Tenant(slug=slug, name=name)
+    _clean(tenant)
+    with transaction.atomic():
+        tenant.save(force_insert=True)
+        audit.record("tenant.create", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk)
+    _require_reached(push(tenant))
+    return tenant
+
+
+def get(slug: str) -> Tenant:
+    """Raises NotFound."""
+    try:
+        return Tenant.objects.get(slug=slug)
+    except Tenant.DoesNotExist:
+        raise NotFound(f"There is no tenant {slug!r}.") from None
+
+
+def pause(slug: str, *, actor: str, reason: str = "") -> None:
+    """Start no job of this tenant until `resume`; its enqueues go on."""
+    _set(slug, "is_paused", True, "pause", actor, reason)
+
+
+def resume(slug: str, *, actor: str, reason: str = "") -> None:
+    """Undo `pause`."""
+    _set(slug, "is_paused", False, "resume", actor, reason)
+
+
+def suspend(slug: str, *, actor: str, reason: str = "") -> None:
+    """Refuse the tenant's producing and working calls."""
+    _set(slug, "is_suspended", True, "suspend", actor, reason)
+
+
+def reinstate(slug: str, *, actor: str, reason: str = "") -> None:
+    """Undo `suspend`."""
+    _set(slug, "is_suspended", False, "reinstate", actor, reason)
+
+
+def _set(slug: str, field: str, value: bool, verb: str, actor: str, reason: str) -> None:
+    with transaction.atomic():
+        tenant = _locked(slug)
+        setattr(tenant, field, value)
+        _bump(tenant)
+        audit.record(f"tenant.{verb}", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason)
+    _require_reached(push(tenant))
+
+
+def set_quota(
+    slug: str,
+    limits: Mapping[str, Any],
+    *,
+    queue: str = "",
+    band: int | None = None,
+    actor: str,
+    reason: str = "",
+) -> Quota:
+    """Set limits of a tenant (in one queue, in one band); null lifts one. Raises NotFound, Invalid."""
+    unknown = [name for name in limits if name not in LIMITS]
+    if unknown:
+        raise Invalid.at(f"/{unknown[0]}", f"{unknown[0]} is not a limit; there are {', '.join(LIMITS)}.")
+    with transaction.atomic():
+        tenant = _locked(slug)
+        quota = Quota.objects.filter(tenant=tenant, queue=queue, band=band).first()
+        quota = quota or Quota(tenant=tenant, queue=queue, band=band)
+        before = {name: getattr(quota, name) for name in limits}
+        for name, value in limits.items():
+            setattr(quota, name, value)
+        _clean(quota)
+        quota.save()
+        _bump(tenant)
+        details = {"scope": str(quota), "before": before, "after": dict(limits)}
+        audit.record("quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details)
+    admission.forget()
+    _require_reached(push(tenant))
+    return quota
+
+
+def _locked(slug: str) -> Tenant:
+    try:
+        return Tenant.objects.select_for_update().get(slug=slug)
+    except Tenant.DoesNotExist:
+        raise NotFound(f"There is no tenant {slug!r}.") from None
+
+
+def _bump(tenant: Tenant) -> None:
+    tenant.version = F("version") + 1
+    tenant.save()
+    tenant.refresh_from_db()
+
+
+def _clean(instance: Tenant | Quota) -> None:
+    try:
+        instance.full_clean()
+    except ValidationError as error:
+        raise Invalid(
+            errors=[FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}") for key, texts in error.message_dict.items()]
+        ) from error
+
+
+def push(tenant: Tenant) -> list[int]:
+    """Tell every shard what its claims must know of the tenant, never an older version over a newer.
+
+    Returns the numbers of shards that could not be reached.
+    """
+    quota = Quota.objects.filter(tenant=tenant, queue="", band=None).first()
+    values = {
+        "version": tenant.version,
+        "weight": (quota and quota.weight) or tenant.weight,
+        "is_paused": tenant.is_paused,
+        "max_running": quota and quota.max_running,
+    }
+    unreached = []
+    for number, alias in database.aliases().items():
+        try:
+            with transaction.atomic(using=alias):
+                rows = TenantState.objects.using(alias)
+                if not rows.filter(tenant_id=tenant.pk, version__lte=tenant.version).update(**values):
+                    rows.bulk_create([TenantState(tenant_id=tenant.pk, **values)], ignore_conflicts=True)
+        except (DatabaseError, JobsPlatformError):
+            unreached.append(number)
+    return unreached
+
+
+def _require_reached(unreached: list[int]) -> None:
+    if unreached:
+        shards = ", ".join(map(str, unreached))
+        raise Unavailable(f"The change is stored, but these shards were not reached: {shards}. Repeat it.")
