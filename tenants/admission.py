@@ -6,15 +6,12 @@ limit on running jobs, which the claim keeps under its lock, is exact.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jobsplatform.errors import JobsPlatformError, QuotaExceeded
 from tenants.models import Quota
 
-CACHE_SECONDS: Final = 5.0  # of the limits that exist; a tenant without any is asked for anew each time
 RETRY_AFTER_SECONDS: Final = 5
 
 
@@ -26,8 +23,7 @@ class Ask(NamedTuple):
     payload_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """The limits of one scope: `queue` "" is every queue, `band` None every band."""
 
     queue: str
@@ -42,24 +38,10 @@ class Limit:
 # How many jobs of a tenant wait in (queue, band), counted no further than the bound.
 CountWaiting = Callable[[str, int | None, int], int]
 
-_cache: dict[int, tuple[float, tuple[Limit, ...]]] = {}
-
-
 def limits(tenant_id: int) -> tuple[Limit, ...]:
-    """The tenant's limits on intake, at most five seconds old."""
-    held = _cache.get(tenant_id)
-    if held is not None and held[0] > time.monotonic():
-        return held[1]
+    """The tenant's limits on intake, read afresh: only tenants that have some are asked for."""
     rows = Quota.objects.filter(tenant_id=tenant_id).values_list("queue", "band", "max_depth", "max_payload_bytes")
-    found = tuple(limit for limit in (Limit(*row) for row in rows) if (limit.max_depth, limit.max_payload_bytes) != (None, None))
-    if found:
-        _cache[tenant_id] = (time.monotonic() + CACHE_SECONDS, found)
-    return found
-
-
-def forget() -> None:
-    """Drop what is remembered."""
-    _cache.clear()
+    return tuple(limit for limit in map(Limit._make, rows) if (limit.max_depth, limit.max_payload_bytes) != (None, None))
 
 
 def refusals(tenant_id: int, asks: Sequence[Ask], count_waiting: CountWaiting) -> list[JobsPlatformError | None]:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any
 
-from jobsplatform import sql
-
-request_id: ContextVar[str] = ContextVar("audit_request_id", default="")
+from jobsplatform import requestid, sql
 
 
 def record(
@@ -38,6 +35,6 @@ def record(
         "details": json.dumps(details or {}, default=str),
         "before_hash": before_hash,
         "after_hash": after_hash,
-        "request_id": request_id.get(),
+        "request_id": requestid.current.get(),
     }
     return int(sql.rows("tenants/audit_record", params, alias=alias)[0][0])

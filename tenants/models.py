@@ -112,6 +112,7 @@ class TenantState(models.Model):
     weight = models.IntegerField(default=1)
     is_paused = models.BooleanField(default=False)
     max_running = models.IntegerField(null=True)
+    limits_intake = models.BooleanField(default=False, help_text="Its limits on intake must be asked at enqueue.")
 
     def __str__(self) -> str:
         return f"tenant {self.tenant_id}"

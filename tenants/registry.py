@@ -98,7 +98,6 @@ def set_quota(
         _bump(tenant)
         details = {"scope": str(quota), "before": before, "after": dict(limits)}
         audit.record("quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details)
-    admission.forget()
     _require_reached(push(tenant))
     return quota
 
@@ -136,6 +135,7 @@ def push(tenant: Tenant) -> list[int]:
         "weight": (quota and quota.weight) or tenant.weight,
         "is_paused": tenant.is_paused,
         "max_running": quota and quota.max_running,
+        "limits_intake": bool(admission.limits(tenant.pk)),
     }
     unreached = []
     for number, alias in database.aliases().items():

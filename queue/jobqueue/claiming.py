@@ -182,6 +182,7 @@ def _claim_from(
 
     def transaction(connection: psycopg.Connection[sql.Row]) -> list[_Taken]:
         with connection.pipeline():
+            connection.execute(sql.BY_INDEX)
             sql.send(connection, "jobqueue/claim_lock", {"queue_id": queue.id})
             if request.claim_key is not None:
                 repeated = _repeat(alias, request.claim_key, call_hash, [queue.id], scope, now)

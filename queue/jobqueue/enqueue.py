@@ -19,6 +19,7 @@ from jobsplatform import database, sql
 from jobsplatform.errors import DeadlineInPast, Invalid, JobsPlatformError, RequestKeyConflict, Unavailable
 from tenants import admission
 
+UNADMITTED: Final = "unadmitted"  # the statement's word for a tenant whose limits must be asked first
 REREADS_MAX: Final = 5  # of a key that a concurrent request is taking or a purge is freeing
 
 
@@ -121,34 +122,37 @@ _REFUSALS = {
 def _insert(batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None) -> list[Outcome]:
     """Insert unique requests on one shard; those that lost their key are read back in a new statement."""
     outcomes: dict[int, Outcome] = {}
-    refused: dict[int, JobsPlatformError] = _not_admitted([job for job, _ in batch], alias)
-    pending = [index for index in range(len(batch)) if index not in refused]
+    refused: dict[int, JobsPlatformError] = {}
+    pending = list(range(len(batch)))
+    is_admitted = False
     for _ in range(REREADS_MAX):
-        if pending:
-            accepted, turned_down = _store([batch[i] for i in pending], alias, now)
-            outcomes.update({pending[position]: outcome for position, outcome in accepted.items()})
-            refused.update({pending[position]: error for position, error in turned_down.items()})
+        verdicts = _store([batch[i] for i in pending], alias, now, is_admitted=is_admitted)
+        outcomes.update({pending[p]: verdict for p, verdict in verdicts.items() if isinstance(verdict, Accepted)})
+        refused.update({pending[p]: verdict for p, verdict in verdicts.items() if isinstance(verdict, JobsPlatformError)})
         outcomes.update(_read_back(batch, [i for i in range(len(batch)) if i not in outcomes], alias))
         pending = [i for i in pending if i not in outcomes and i not in refused]
         if not pending:
             break
-        _heal(batch[i][0] for i in pending)
+        if UNADMITTED in verdicts.values():
+            refused.update({pending[p]: error for p, error in _not_admitted([batch[i][0] for i in pending], alias).items()})
+            pending, is_admitted = [i for i in pending if i not in refused], True
+        else:
+            _heal(batch[i][0] for i in pending)
     missing = Unavailable("The request key is being taken; repeat.")
     return [outcomes.get(i) or refused.get(i, missing) for i in range(len(batch))]
 
 
 def _store(
-    batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None
-) -> tuple[dict[int, Outcome], dict[int, JobsPlatformError]]:
-    """Run the statement: (accepted, refused) by position; who is in neither lost its key."""
-    accepted: dict[int, Outcome] = {}
-    refused: dict[int, JobsPlatformError] = {}
-    for ord_, job_id, refusal in sql.rows("jobqueue/enqueue", _params(batch, alias, now), alias=alias, writes=True):
-        if refusal is None:
-            accepted[ord_ - 1] = Accepted(job_id)
-        else:
-            refused[ord_ - 1] = _REFUSALS[refusal]()
-    return accepted, refused
+    batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None, *, is_admitted: bool
+) -> dict[int, Outcome | str]:
+    """Run the statement: position → accepted, refused, or UNADMITTED; who is missing lost its key."""
+    if not batch:
+        return {}
+    params = _params(batch, alias, now) | {"is_admitted": is_admitted}
+    return {
+        ord_ - 1: Accepted(job_id) if refusal is None else _REFUSALS[refusal]() if refusal in _REFUSALS else refusal
+        for ord_, job_id, refusal in sql.rows("jobqueue/enqueue", params, alias=alias, writes=True)
+    }
 
 
 def _not_admitted(jobs: Sequence[NewJob], alias: str) -> dict[int, JobsPlatformError]:

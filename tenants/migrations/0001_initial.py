@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ('weight', models.IntegerField(default=1)),
                 ('is_paused', models.BooleanField(default=False)),
                 ('max_running', models.IntegerField(null=True)),
+                ('limits_intake', models.BooleanField(default=False, help_text='Its limits on intake must be asked at enqueue.')),
             ],
         ),
         migrations.CreateModel(

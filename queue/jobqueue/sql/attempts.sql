@@ -1,5 +1,6 @@
 -- attempts: how a job's generations went, newest first; the one that runs now has not ended.
 -- params: job_id, before (generations below; null: from the newest), limit; tenant_id, queue_ids
+-- plan: by index
 WITH visible AS MATERIALIZED (SELECT l.id FROM queue_job l WHERE l.id = %(job_id)s::bigint AND {in_scope})
 SELECT generation, attempt, worker, claimed_at, ended_at, outcome, error_class, message, service_ms
 FROM (

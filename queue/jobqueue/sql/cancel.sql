@@ -2,6 +2,7 @@
 -- params: job_id, tenant_id, queue_ids, now
 -- returns led_to (`cancelled` or `running`).  no row = it stands in neither place for this statement: read again
 -- locks: the job's row in the place where it is
+-- plan: by index
 WITH {clock},
     from_ready AS (
         DELETE FROM queue_readyjob r USING queue_lane l

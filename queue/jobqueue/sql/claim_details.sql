@@ -1,6 +1,7 @@
 -- claim_details: what a worker needs of the jobs that it has just leased; run after the claim's commit.
 -- params: job_ids, payload_versions (one a job), reconciling (jobs whose earlier generations it must know)
 -- returns job_id, queue, tenant, kind, priority, payload or ref, request key, traceparent, earlier generations
+-- plan: by index
 SELECT j.id, j.queue_id, j.tenant_id, j.kind, j.priority,
     CASE WHEN c.job_id IS NULL THEN j.payload ELSE c.payload END,
     CASE WHEN c.job_id IS NULL THEN j.payload_ref ELSE c.payload_ref END,

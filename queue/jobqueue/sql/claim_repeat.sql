@@ -1,6 +1,7 @@
 -- claim_repeat: the live leases that an earlier claim with this key made.
 -- params: claim_key, token_id, queue_ids, now
 -- returns claim_hash and what a claim returns
+-- plan: by index
 WITH {clock}
 SELECT s.claim_hash, s.job_id, s.lane_id, s.generation, s.attempt, s.token, s.claimed_at, s.expires_at, s.max_run_at,
     s.deadline, s.reconcile, s.checkpoint, s.payload_version, s.redrive_generation

@@ -1,6 +1,7 @@
 -- complete: the first durable result of live leases; the jobs are over.
 -- params: job_ids, generations, token_hashes, call_hashes, result_hashes, results (one a call); tenant_id, queue_ids; now
 -- returns ord, completed_at, late.  no row = not the caller's live lease.  locks: lease rows in id order
+-- plan: by index
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(

@@ -1,14 +1,15 @@
 -- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
--- params: arrays with one element a job (a null array: null for all); namespaces; now
+-- params: arrays with one element a job (a null array: null for all); is_admitted (limits were asked); now
 -- returns ord, job_id, refusal: an accepted job, or a refusal.  An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
 -- locks: the new keys, in key order; waits for a concurrent first use of the same key
+-- plan: by index
 WITH {marked_clock},
     call AS MATERIALIZED (
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
             coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
-            coalesce(c.attempts_asked, p.max_attempts) AS max_attempts, p.is_intake_paused
+            coalesce(c.attempts_asked, p.max_attempts) AS max_attempts, p.is_intake_paused, coalesce(t.limits_intake, false) AS is_limited
         FROM clock CROSS JOIN unnest(
             %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
@@ -20,12 +21,14 @@ WITH {marked_clock},
         )
         JOIN queue_lane l ON l.id = c.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
+        LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
     ),
     judged AS MATERIALIZED (
         SELECT *, CASE
             WHEN is_intake_paused THEN 'intake_paused'
             WHEN ends_at <= at THEN 'deadline_in_past'
             WHEN ends_at <= due_at THEN 'due_after_deadline'
+            WHEN is_limited AND NOT %(is_admitted)s::bool THEN 'unadmitted'
         END AS refusal
         FROM call
     ),

@@ -2,6 +2,7 @@
 -- params: limit, now
 -- returns 0, led_to, null, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- locks: ready rows, then scheduled rows, SKIP LOCKED
+-- plan: by index
 WITH {clock},
     due_ready AS MATERIALIZED (
         SELECT r.job_id FROM queue_readyjob r WHERE r.deadline <= (SELECT at FROM clock)

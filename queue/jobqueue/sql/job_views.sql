@@ -1,6 +1,7 @@
 -- job_views: jobs as a client sees them, each from the place where it stands; all places in one statement.
 -- params: job_ids; tenant_id, queue_ids
 -- returns one row a visible job, newest first (state null: between two places, read again)
+-- plan: by index
 SELECT l.id, l.tenant_id, l.queue_id, l.kind, l.priority,
     CASE
         WHEN s.job_id IS NOT NULL THEN 'running'

@@ -3,6 +3,7 @@
 -- it reads the clock for a position; so once all transactions below a sample's id have ended, no row with an older
 -- position than the sample's clock can still appear.
 -- returns how many lanes were raised.  locks: lane rows in id order, SKIP LOCKED
+-- plan: by index
 WITH sampled AS (
         INSERT INTO queue_horizon (at, next_xid)
         VALUES (statement_timestamp(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint)

@@ -1,5 +1,6 @@
 -- lane_recheck: lower the bound of a lane that hides a row (the server's clock was set back).
 -- returns how many lanes were lowered.  locks: lane rows in id order, SKIP LOCKED
+-- plan: by index
 WITH hiding AS MATERIALIZED (
         SELECT l.id, h.position
         FROM queue_lane l

@@ -1,6 +1,7 @@
 -- lane_sweep: wake lanes that hold work, put those to sleep that held none for a while.
 -- params: idle_s
 -- returns how many lanes changed.  locks: lane rows in id order, SKIP LOCKED
+-- plan: by index
 WITH judged AS MATERIALIZED (
         SELECT l.id, l.is_active, EXISTS (SELECT FROM queue_readyjob r WHERE r.lane_id = l.id) AS holds_work
         FROM queue_lane l

@@ -1,6 +1,7 @@
 -- lane_upsert: the lanes of these keys, made where they are new.
 -- params: queue_ids, priorities, tenant_ids, kinds, dependencies (one key a position); now
 -- returns lane_id and its key.  locks: the new rows, in key order
+-- plan: by index
 WITH {clock},
     asked AS MATERIALIZED (
         SELECT DISTINCT queue_id, priority, tenant_id, kind, dependency

@@ -1,6 +1,7 @@
 -- promote: due jobs become ready: retries and delayed work at the tail of their lane, released work at its old place.
 -- params: limit, now
 -- returns lane_id and how many became ready there.  locks: scheduled rows, SKIP LOCKED
+-- plan: by index
 WITH {marked_clock},
     due AS MATERIALIZED (
         SELECT w.job_id FROM queue_scheduledjob w WHERE w.due_at <= (SELECT at FROM clock)

@@ -2,6 +2,7 @@
 -- Never a live job or a dead letter: only rows of queue_result are candidates.
 -- params: limit, now
 -- returns how many jobs were purged.  locks: result rows, SKIP LOCKED; then the keys of those jobs, in key order
+-- plan: by index
 WITH {clock},
     due AS MATERIALIZED (
         SELECT f.job_id, j.tenant_id, j.queue_id, j.request_key

@@ -1,6 +1,7 @@
 -- purge_keys: forget request keys whose job is gone for seven days and whose window is over.
 -- params: limit, now
 -- returns how many keys were purged.  locks: key rows, SKIP LOCKED
+-- plan: by index
 WITH {clock},
     due AS MATERIALIZED (
         SELECT k.id

@@ -1,6 +1,7 @@
 -- purge_minutes: forget ledger minutes older than a week.
 -- params: limit, now
 -- returns how many rows were purged.  locks: minute rows, SKIP LOCKED
+-- plan: by index
 WITH {clock},
     due AS MATERIALIZED (
         SELECT m.lane_id, m.minute FROM queue_laneminute m

@@ -2,6 +2,7 @@
 -- params: limit, unstarted_max (lapses of unstarted leases before they count), now
 -- returns 0, led_to, null, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- locks: lease rows in id order, SKIP LOCKED: a row that is being renewed or completed is somebody's
+-- plan: by index
 WITH {clock},
     due AS MATERIALIZED (
         SELECT s.job_id FROM queue_lease s

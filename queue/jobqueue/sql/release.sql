@@ -2,6 +2,7 @@
 -- params: job_ids, generations, token_hashes, call_hashes, delays_s (one a call); tenant_id, queue_ids; now
 -- returns ord, led_to, next_at, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- no row = not the caller's live lease.  locks: lease rows in id order
+-- plan: by index
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(

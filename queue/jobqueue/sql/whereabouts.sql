@@ -2,6 +2,7 @@
 -- params: job_ids, generations, token_hashes (one a job; generation 0: none asked); tenant_id, queue_ids; now
 -- returns one row a visible job: ord, state (null: between two places, read again), the lease's generation, expiry and
 --   whether it has lapsed and is the caller's, the result, and the attempt that the asked generation ended with
+-- plan: by index
 WITH {clock}
 SELECT c.ord,
     CASE

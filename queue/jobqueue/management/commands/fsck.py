@@ -1,0 +1,50 @@
+"""`manage.py fsck`: check every promise about jobs on the live tables."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from jobqueue import fsck
+from jobqueue.ids import format_id
+
+
+class Command(BaseCommand):
+    """Exit 0: no fault is left; 1: each fault is named."""
+
+    help = "Check that every job stands in exactly one place, and the promises about it. Safe on a live system."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="put jobs that stand nowhere back to scheduled, audited, in paced batches",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        faults = list(fsck.check())
+        repaired = fsck.repair(faults, actor=f"cli:{getpass.getuser()}") if options["repair"] else set()
+        left = [f for f in faults if f.fault != fsck.NOWHERE or f.job_id not in repaired]
+        if options["json"]:
+            self._write_json(faults, repaired)
+        else:
+            self._write_lines(faults, repaired)
+        if left:
+            sys.exit(1)
+
+    def _write_json(self, faults: list[fsck.Fault], repaired: set[int]) -> None:
+        document = {
+            "faults": [{"job_id": format_id(f.job_id), "fault": f.fault, "detail": f.detail} for f in faults],
+            "repaired": [format_id(job_id) for job_id in sorted(repaired)],
+        }
+        self.stdout.write(json.dumps(document))
+
+    def _write_lines(self, faults: list[fsck.Fault], repaired: set[int]) -> None:
+        for fault in faults:
+            self.stdout.write(f"{fault}" + (" (put back to scheduled)" if fault.job_id in repaired else ""))
+        self.stdout.write(f"{len(faults)} faults, {len(repaired)} jobs put back." if faults else "No faults.")
