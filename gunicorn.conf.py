@@ -1,0 +1,66 @@
+"""gunicorn: threads for parked polls, an end that wakes them, nothing shared before the fork."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from jobsplatform import loop, settings  # noqa: E402
+
+chdir = str(ROOT)
+wsgi_app = "jobsplatform.wsgi:application"
+bind = ["127.0.0.1:8000"]  # `manage.py up` hands over its own listening socket
+worker_class = "gthread"
+workers = settings.JOBS_WEB_PROCESSES
+threads = settings.JOBS_WEB_THREADS
+worker_connections = 8 * threads  # idle keep-alive connections need no thread
+keepalive = 15  # seconds
+timeout = 60  # seconds without a sign of a process's main loop; requests run in threads and do not count
+graceful_timeout = settings.JOBS_DRAIN_SECONDS
+preload_app = False  # a connection or a pool's thread must never be forked
+control_socket_disable = True  # it would be written to the home folder
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  (heartbeats: never a slow disk)
+accesslog = None
+errorlog = "-"
+loglevel = "warning"
+limit_request_line = 8190
+forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
+
+if graceful_timeout < 20:
+    sys.exit("JOBS_DRAIN_SECONDS is below 20: a long poll of 20 s would be cut off at every restart.")
+
+
+def on_starting(server: Any) -> None:
+    """The master ends with the supervisor that started it; outside Linux a timer looks for it."""
+    loop.die_with_parent()
+    if sys.platform != "linux":
+        signal.signal(signal.SIGALRM, lambda number, frame: os._exit(1) if loop.parent_is_gone() else None)
+        signal.setitimer(signal.ITIMER_REAL, loop.PARENT_CHECK_SECONDS, loop.PARENT_CHECK_SECONDS)
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """S135: what a master opened, all its children would share."""
+    assert "jobsplatform.wsgi" not in sys.modules, "the application was loaded before the fork"
+
+
+def post_fork(server: Any, worker: Any) -> None:
+    loop.die_with_parent(worker.ppid)
+
+
+def post_worker_init(worker: Any) -> None:
+    """SIGTERM wakes the polls that are parked in this process before gunicorn waits for them."""
+    from jobsplatform.http import stopping
+
+    graceful = signal.getsignal(signal.SIGTERM)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stopping.set()
+        if callable(graceful):
+            graceful(number, frame)
+
+    signal.signal(signal.SIGTERM, end)

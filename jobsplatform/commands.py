@@ -1,0 +1,159 @@
+"""What the operators' commands share: refusals as one line, `key=value` arguments, and who acts.
+
+A command is a thin edge over the verbs: it exits 0, or prints one line on stderr and exits 1 (the platform
+refused) or 2 (the command line cannot be read).
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import psycopg
+from django.core.exceptions import FieldDoesNotExist
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import IntegrityError, ProgrammingError, connections, models
+
+from jobsplatform import strictjson
+from jobsplatform.errors import FieldError, Invalid, JobsPlatformError
+from jobsplatform.shapes import Shape
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}").fullmatch
+
+
+class VerbCommand(BaseCommand):
+    """Base of commands that call verbs: a subclass writes `act`."""
+
+    requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+
+        def refuse(message: str) -> NoReturn:
+            parser.exit(2, f"{subcommand}: {' '.join(message.split())} (see --help)\n")
+
+        if parser.called_from_command_line:
+            parser.error = refuse  # type: ignore[method-assign]
+        return parser
+
+    def act(self, options: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self.act(options)
+        except JobsPlatformError as error:
+            raise CommandError(describe(error)) from error
+        except IntegrityError as error:
+            raise CommandError("Another process made the same thing at this moment.") from error
+        except (ProgrammingError, psycopg.ProgrammingError) as error:
+            raise CommandError(
+                f"The database is not prepared ({_line(error)}): run `manage.py migrate`."
+            ) from error
+        finally:
+            _close_idle()
+
+
+def _close_idle() -> None:
+    """Give connections back, except to a caller in this process that is in a transaction (`call_command`)."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+def describe(error: JobsPlatformError) -> str:
+    """A refusal as one line: where it was found, and what the platform said."""
+    if not isinstance(error, Invalid) or not error.errors:
+        return _line(error.detail)
+    return "; ".join(dict.fromkeys(_fault(fault) for fault in error.errors))
+
+
+def _fault(fault: FieldError) -> str:
+    place = fault.pointer.strip("/").replace("__all__", "")
+    detail = _line(fault.detail).removeprefix("__all__: ")
+    return detail if not place or place.split("/")[0] in detail else f"{place}: {detail}"
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def actor() -> str:
+    """How the audit names whoever runs a command on this machine."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a user id without a name
+        return f"cli:{os.getuid()}"
+
+
+def names(text: str) -> list[str]:
+    """`a,b` as a list (an argparse type)."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """`key=value` in two (an argparse type)."""
+    key, mark, value = text.partition("=")
+    if not mark or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def assigned(model: type[models.Model], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Settings of a model's row from texts; `none` is null. Which there are, and their bounds, verbs decide.
+
+    Raises Invalid for a text that is no value of its field, and for a key that is given twice.
+    """
+    values: dict[str, Any] = {}
+    for key, text in pairs:
+        if key in values:
+            raise Invalid.at(f"/{key}", f"{key} is given twice.")
+        values[key] = None if text.lower() == "none" else _value(model, key, text)
+    return values
+
+
+def _value(model: type[models.Model], key: str, text: str) -> object:
+    try:
+        field = model._meta.get_field(key)
+    except FieldDoesNotExist:
+        return text
+    if isinstance(field, models.IntegerField):
+        if _WHOLE(text) is None:
+            raise Invalid.at(f"/{key}", f"{key} must be a whole number or none, not {text!r}.")
+        return int(text)
+    if isinstance(field, models.FloatField):
+        return _number(key, text)
+    return _json(key, text) if isinstance(field, models.JSONField) else text
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise Invalid.at(f"/{key}", f"{key} must be a number or none, not {text!r}.")
+    return number
+
+
+def _json(key: str, text: str) -> object:
+    try:
+        strictjson.raw(text)
+    except Invalid as error:
+        raise Invalid.at(f"/{key}", f"{key} must be JSON or none: {describe(error)}") from None
+    return json.loads(text)
+
+
+def checked(shape: Shape, text: str | bytes) -> dict[str, Any]:
+    """The values of one JSON object, read and refused by the rules of the API. Raises JobsPlatformError."""
+    body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    result = shape.check(strictjson.read(body, shape.template))
+    if (refusal := result.refusal) is not None:
+        raise refusal
+    return result.values

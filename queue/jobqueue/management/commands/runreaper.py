@@ -1,0 +1,21 @@
+"""`manage.py runreaper`: takes back lost leases, expires late jobs, deletes what retention allows."""
+
+from collections.abc import Sequence
+
+from jobqueue import upkeep
+from jobsplatform.loop import LoopCommand, Pass
+
+REAP_LIMIT = 1_000  # leases a pass; more waiting: the next pass follows at once
+EXPIRE_LIMIT = 1_000  # jobs a pass
+PURGE_LIMIT = 5_000  # finished jobs a pass
+
+
+class Command(LoopCommand):
+    help = "Take back lost leases, expire late jobs, apply retention; any number may run."
+
+    def passes(self) -> Sequence[Pass]:
+        return [
+            Pass("reap", lambda: upkeep.reap(REAP_LIMIT), interval_s=0.4, full=REAP_LIMIT),
+            Pass("expire", lambda: upkeep.expire(EXPIRE_LIMIT), interval_s=0.4, full=EXPIRE_LIMIT),
+            Pass("purge", lambda: upkeep.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+        ]

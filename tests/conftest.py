@@ -1,0 +1,176 @@
+"""Gives the suite its own PostgreSQL with two databases, control and one shard, before Django is set up.
+
+Without JOBSPLATFORM_TEST_DATABASE_URL an embedded server is made in `.data/test` for this run alone, and
+removed at its end (runs beside each other do not meet); JOBSPLATFORM_PG_BIN chooses its version.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.conf import settings
+
+from jobsplatform.embedded import Server
+
+ROOT = Path(__file__).resolve().parent.parent
+DATABASES = ["default", "shard0"]
+KEPT = {"JOBSPLATFORM_TEST_DATABASE_URL", "JOBSPLATFORM_PG_BIN", "JOBSPLATFORM_TEST_RUN"}
+
+
+def _run_folder() -> tuple[Path, bool]:
+    """This run's data folder and whether this process made it (a worker process of pytest-xdist did not)."""
+    if given := os.environ.get("JOBSPLATFORM_TEST_RUN"):
+        return Path(given), False
+    runs = ROOT / ".data" / "test"
+    for left in runs.glob("run-*"):
+        if not _is_alive(int(left.name.removeprefix("run-"))):
+            _remove(left)
+    folder = runs / f"run-{os.getpid()}"
+    os.environ["JOBSPLATFORM_TEST_RUN"] = str(folder)
+    return folder, True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove(folder: Path) -> None:
+    Server(folder).stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _set_environment(folder: Path) -> None:
+    """What the settings will read: nothing of the caller's knobs reaches the suite."""
+    for name in [name for name in os.environ if name.startswith(("JOBSPLATFORM_", "JOBS_"))]:
+        if name not in KEPT:
+            del os.environ[name]
+    os.environ.update(
+        DJANGO_SETTINGS_MODULE="jobsplatform.settings",
+        JOBSPLATFORM_DATA=str(folder),
+        JOBSPLATFORM_DATABASE_URL=os.environ.get("JOBSPLATFORM_TEST_DATABASE_URL", ""),
+        JOBSPLATFORM_SHARDS="jobsplatform_shard0",
+        JOBSPLATFORM_SECRET_KEY="test-only-" + "k" * 50,
+        JOBSPLATFORM_TOKEN_PEPPER="test-only-" + "p" * 32,
+        JOBSPLATFORM_DEBUG="false",
+        JOBSPLATFORM_HTTPS="false",
+        JOBSPLATFORM_ALLOWED_HOSTS="localhost,127.0.0.1,testserver",
+        JOBSPLATFORM_LOG_LEVEL="WARNING",
+        JOBS_POOL_CONNECTIONS="80",
+        JOBS_POOL_WAIT_SECONDS="20",
+    )
+
+
+_folder, _is_owner = _run_folder()
+_set_environment(_folder)
+if not os.environ["JOBSPLATFORM_DATABASE_URL"]:
+    Server(_folder).ensure_running()
+_ = settings.DATABASES  # read now: pytest-django sets up Django only for settings that were read
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _is_owner:
+        _remove(_folder)
+
+
+@pytest.fixture
+def process_environment(transactional_db: None) -> dict[str, str]:
+    """The environment in which a child process (`manage.py …`) works on this test's databases."""
+    from django.db import connections
+
+    def url(alias: str) -> str:
+        entry = connections[alias].settings_dict
+        user, password = quote(entry["USER"], safe=""), quote(entry["PASSWORD"], safe="")
+        host = "127.0.0.1" if entry["HOST"].startswith("/") else entry["HOST"]
+        return f"postgresql://{user}:{password}@{host}:{entry['PORT']}/{quote(entry['NAME'], safe='')}"
+
+    shards = ",".join(url(alias) for alias in DATABASES[1:])
+    environment = {name: value for name, value in os.environ.items() if name not in KEPT}
+    environment |= {"JOBSPLATFORM_DATABASE_URL": url("default"), "JOBSPLATFORM_SHARDS": shards}
+    return environment
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that asks for the database gets both: none can pass because it had only one."""
+    for item in items:
+        marker = item.get_closest_marker("django_db")
+        asked = {"db", "transactional_db", "django_db_reset_sequences"} & set(
+            getattr(item, "fixturenames", ())
+        )
+        if marker is not None or asked:
+            options = {"databases": DATABASES, **(marker.kwargs if marker else {})}
+            item.add_marker(pytest.mark.django_db(**options), append=False)
+
+
+# What every test of the database starts from
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> None:
+    """Lets `flush` empty the audit, which refuses every TRUNCATE: owners alone may set its trigger aside."""
+    from django.db.backends.postgresql.operations import DatabaseOperations
+
+    build = DatabaseOperations.sql_flush
+
+    def sql_flush(self: Any, style: Any, tables: Any, **options: Any) -> list[str]:
+        statements = build(self, style, tables, **options)
+        if "tenants_auditentry" not in tables or not statements:
+            return statements
+        table = "ALTER TABLE tenants_auditentry"
+        return [f"{table} DISABLE TRIGGER USER", *statements, f"{table} ENABLE TRIGGER USER"]
+
+    DatabaseOperations.sql_flush = sql_flush  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_ground(request: pytest.FixtureRequest) -> None:
+    """No test remembers another's rows; one that commits finds what the migrations seed."""
+    from jobqueue import lanes, policies
+    from jobqueue.api import names
+    from tenants import access
+
+    for module in (lanes, policies, names, access):
+        module.forget()
+    marker = request.node.get_closest_marker("django_db")
+    if marker is not None:
+        request.getfixturevalue("_django_db_helper")
+        if marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames:
+            _seed()
+
+
+def _seed() -> None:
+    from jobqueue import policies
+    from jobqueue.models import IdSpace, Queue
+
+    IdSpace.objects.get_or_create(space=0, defaults={"shard": 0, "reason": "first"})
+    if not Queue.objects.filter(name="default").exists():
+        policies.create_queue("default", actor="migration")
+
+
+# Tests that need a program
+
+_missing: dict[str, int] = {}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for program in marker.args:
+            if shutil.which(program) is None:
+                _missing[program] = _missing.get(program, 0) + 1
+                pytest.skip(f"{program} is not installed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for program, count in sorted(_missing.items()):
+        terminalreporter.write_line(f"{count} tests skipped: {program} is not installed")
