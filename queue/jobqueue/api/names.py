@@ -1,0 +1,44 @@
+"""The names that the outside knows tenants and queues by, for lists that hold their numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from jobqueue import policies
+from jobqueue.api import wire
+from jobqueue.api.wire import Members
+from jobqueue.reads import JobView
+from tenants.models import Tenant
+
+SLUG_SECONDS: Final = 60.0  # how long a renamed tenant may go by its old slug
+CACHE_MAX: Final = 100_000
+
+_slugs: dict[int, tuple[float, str]] = {}
+
+
+def slugs(tenant_ids: Iterable[int]) -> dict[int, str]:
+    """Tenant id → slug, for those that exist."""
+    wanted = set(tenant_ids)
+    now = time.monotonic()
+    missing = [tenant_id for tenant_id in wanted if _slugs.get(tenant_id, (0.0, ""))[0] <= now]
+    if missing:
+        if len(_slugs) > CACHE_MAX:
+            _slugs.clear()
+        found = Tenant.objects.filter(pk__in=missing).values_list("pk", "slug")
+        _slugs.update((tenant_id, (now + SLUG_SECONDS, slug)) for tenant_id, slug in found)
+    return {tenant_id: _slugs[tenant_id][1] for tenant_id in wanted if tenant_id in _slugs}
+
+
+def forget() -> None:
+    """Drop what is remembered."""
+    _slugs.clear()
+
+
+def jobs(views: list[JobView]) -> Iterator[Members]:
+    """Jobs as wire."""
+    tenants = slugs(view.tenant_id for view in views)
+    queues = policies.names({view.queue_id for view in views})
+    for view in views:
+        yield wire.job(view, tenants.get(view.tenant_id, ""), queues.get(view.queue_id, ""))

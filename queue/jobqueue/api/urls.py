@@ -1,0 +1,22 @@
+"""The routes of jobs, leases and usage."""
+
+from django.urls import path
+
+from jobqueue.api import producing, tenant, working
+from jobsplatform.http import route
+
+urlpatterns = [
+    path("jobs", route(GET=producing.ListJobs, POST=producing.Enqueue)),
+    path("jobs/batch", route(POST=producing.EnqueueBatch)),
+    path("jobs/<str:job_id>", route(GET=producing.ShowJob)),
+    path("jobs/<str:job_id>/attempts", route(GET=producing.ListAttempts)),
+    path("jobs/<str:job_id>/result", route(GET=producing.ShowResult)),
+    path("jobs/<str:job_id>/cancel", route(POST=producing.Cancel)),
+    path("jobs/<str:job_id>/renew", route(POST=working.Renew)),
+    path("jobs/<str:job_id>/complete", route(POST=working.Complete)),
+    path("jobs/<str:job_id>/fail", route(POST=working.Fail)),
+    path("jobs/<str:job_id>/release", route(POST=working.Release)),
+    path("leases/claim", route(POST=working.Claim)),
+    path("leases/settle", route(POST=working.Settle)),
+    path("tenant", route(GET=tenant.ShowTenant)),
+]
