@@ -1,0 +1,106 @@
+"""`manage.py runworker`: claims jobs that it has handlers for and runs them until a signal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+
+from jobqueue import policies
+from jobqueue.worker import executor
+from jobqueue.worker.keeper import Keeper
+from jobqueue.worker.options import BadOption, WorkerOptions, default_name
+from jobqueue.worker.probe import Probe
+from jobqueue.worker.process import PRIVATE_FLAG
+from jobqueue.worker.verbs import DatabaseVerbs
+from jobsplatform.errors import NotFound
+from jobsplatform.loop import die_with_parent, parent_is_gone
+
+
+class Command(BaseCommand):
+    help = (
+        "Run handlers. SIGTERM drains within the grace period; a second signal gives all jobs back at once."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add("--queues", type=_names, help="only these queues, with commas (all)")
+        add("--kinds", type=_names, help="only these kinds, with commas (all that have a handler)")
+        add("--concurrency", type=int, default=8, metavar="N", help="handler threads in each process (8)")
+        add("--processes", type=int, default=1, metavar="N", help="processes that run handlers (1)")
+        add("--lease", type=int, metavar="SECONDS", help="length of leases (the queue's)")
+        add("--max-priority", type=int, metavar="BAND", help="largest band index to claim (all)")
+        add("--once", action="store_true", help="work until nothing is claimable, then exit")
+        add("--grace", type=float, default=10, metavar="SECONDS", help="for running jobs after SIGTERM (10)")
+        add("--probe-port", type=int, metavar="PORT", help="serve GET /healthz on 127.0.0.1 (off)")
+        add("--name", default="", help="who holds the leases, for people (host:pid)")
+        add(PRIVATE_FLAG, dest="executor", help="==SUPPRESS==")
+        add("--as", dest="as_json", help="==SUPPRESS==")
+
+    def handle(self, *args: Any, **given: Any) -> None:
+        if given["executor"]:
+            executor.run(given["executor"], WorkerOptions.from_json(given["as_json"]))
+        die_with_parent()
+        options = _options(given)
+        kinds = _kinds(options)
+        self._refuse_unknown_queues(options)
+        keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
+        self._serve_probe(options, keeper)
+        sys.exit(keeper.run())
+
+    def _refuse_unknown_queues(self, options: WorkerOptions) -> None:
+        """A typing error shows at once; a database that is away does not: the executors wait for it."""
+        try:
+            for name in options.queues or ():
+                policies.by_name(name)
+        except NotFound:
+            raise CommandError(f"There is no queue {name!r}.") from None
+        except Exception:  # noqa: S110
+            pass
+        finally:
+            connections.close_all()
+
+    def _serve_probe(self, options: WorkerOptions, keeper: Keeper) -> None:
+        if options.probe_port is None:
+            return
+        try:
+            Probe(options.probe_port, keeper.poll_age_s).start()
+        except OSError as error:
+            raise CommandError(f"--probe-port {options.probe_port}: {error.strerror}") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _options(given: dict[str, Any]) -> WorkerOptions:
+    try:
+        return WorkerOptions(
+            queues=given["queues"],
+            kinds=given["kinds"],
+            concurrency=given["concurrency"],
+            processes=given["processes"],
+            lease_s=given["lease"],
+            max_priority=given["max_priority"],
+            once=given["once"],
+            grace_s=given["grace"],
+            probe_port=given["probe_port"],
+            name=given["name"] or default_name(),
+        )
+    except BadOption as error:
+        raise CommandError(str(error)) from None
+
+
+def _kinds(options: WorkerOptions) -> list[str]:
+    try:
+        kinds = executor.chosen_kinds(options)
+    except LookupError as error:
+        raise CommandError(f"--kinds: {error.args[0]}") from None
+    if not kinds:
+        raise CommandError(
+            "No handlers: write @handler(kind) functions in the handlers.py of an installed app."
+        )
+    return kinds

@@ -1,0 +1,85 @@
+"""What an executor process does from its first line to its last: the private half of `runworker`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+from jobqueue.worker import registry
+from jobqueue.worker.board import Board
+from jobqueue.worker.channel import Channel, Closed
+from jobqueue.worker.engine import DatabaseAway, Engine, Stuck
+from jobqueue.worker.keeper import NO_DATABASE
+from jobqueue.worker.options import WorkerOptions
+from jobqueue.worker.verbs import DatabaseVerbs
+from jobsplatform import events
+from jobsplatform.loop import die_with_parent
+
+SWITCH_S = 0.001  # the engine waits at most so long for a busy handler to let go of the interpreter
+EXIT_KEEPER_GONE, EXIT_STUCK = 1, 70
+
+
+def chosen_kinds(options: WorkerOptions) -> list[str]:
+    """Kinds to claim: asked for, and with a handler here. Raises LookupError naming those without one."""
+    known = registry.discover()
+    if options.kinds is None:
+        return sorted(known)
+    missing = [kind for kind in options.kinds if kind not in known]
+    if missing:
+        raise LookupError(
+            f"no handler for {', '.join(missing)}; there are {', '.join(sorted(known)) or 'none'}"
+        )
+    return sorted(set(options.kinds))
+
+
+def run(private: str, options: WorkerOptions) -> None:
+    """Run as executor `private` (index, two descriptors, keeper's process id). Never returns."""
+    index, channel_descriptor, board_descriptor, keeper_pid = map(int, private.split(","))
+    die_with_parent(keeper_pid)
+    for descriptor in (channel_descriptor, board_descriptor):
+        os.set_inheritable(descriptor, False)  # what handlers start must not hold our end of the channel open
+    sys.setswitchinterval(SWITCH_S)
+    channel = Channel(socket.socket(fileno=channel_descriptor))
+    worker = f"{options.name}/{index}"
+    engine = Engine(
+        registry.handlers(),
+        DatabaseVerbs(options, chosen_kinds(options), worker),
+        channel,
+        Board(board_descriptor),
+        concurrency=options.concurrency,
+        once=options.once,
+        grace_s=options.grace_s,
+    )
+    _drain_on_signals(engine)
+    code = _work(engine, index)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # handlers that still run in threads must not keep the process
+
+
+def _work(engine: Engine, index: int) -> int:
+    try:
+        engine.run()
+    except Closed:
+        return EXIT_KEEPER_GONE
+    except Stuck as error:
+        events.emit("executor_stuck", executor=index, reason=str(error))
+        return EXIT_STUCK
+    except DatabaseAway as error:
+        events.emit("database_lost", executor=index, error=str(error))
+        return NO_DATABASE
+    return 0
+
+
+def _drain_on_signals(engine: Engine) -> None:
+    """A signal may reach the whole process group and then come from the keeper as well: it counts once."""
+
+    def drain(number: int, frame: FrameType | None) -> None:
+        engine.request_drain()
+
+    signal.set_wakeup_fd(engine.wake_write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, drain)

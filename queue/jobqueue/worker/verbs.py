@@ -1,0 +1,174 @@
+"""The worker's one door to the queue: the five verbs, by the functions that the HTTP API uses as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import django.db
+import psycopg
+from django.conf import settings
+
+from jobqueue import claiming, leases, policies
+from jobqueue.policies import QueuePolicy
+from jobqueue.types import FLEET
+from jobqueue.worker.options import WorkerOptions
+from jobsplatform import events
+from jobsplatform.errors import JobsPlatformError, NotFound, Unavailable, UnknownOutcome
+from tenants.models import Tenant
+
+Answers = Sequence[object]  # refusals (JobsPlatformError) among them, as values
+
+QUEUES_S = 1.0  # how long the list of all queues is remembered
+SLUGS_MAX = 10_000  # tenants whose slug is remembered
+_LOST = (
+    django.db.OperationalError,
+    django.db.InterfaceError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+)
+
+
+class Verbs(Protocol):
+    """What the engine and the keeper may do. Batches answer in order; a refusal is a value among the answers.
+
+    Every one raises Unavailable or UnknownOutcome while the database is away.
+    """
+
+    def claim(self, limit: int) -> list[claiming.Lease]: ...
+
+    def renew(self, calls: Sequence[leases.Renew]) -> Sequence[leases.Renewed | JobsPlatformError]: ...
+
+    def complete(self, calls: Sequence[leases.Complete]) -> Answers: ...
+
+    def fail(self, calls: Sequence[leases.Fail]) -> Answers: ...
+
+    def release(self, calls: Sequence[leases.Release]) -> Answers: ...
+
+    def queue_name(self, queue_id: int) -> str: ...
+
+    def tenant_slug(self, tenant_id: int) -> str: ...
+
+    def tidy(self) -> None:
+        """Give back the calling thread's connections."""
+
+    def forget_queries(self) -> None:
+        """Empty the query log that DEBUG keeps."""
+
+
+def must_repeat(answer: object) -> bool:
+    """Is this answer no answer, so that the same call must be made again?"""
+    return isinstance(answer, Unavailable | UnknownOutcome)
+
+
+class DatabaseVerbs:
+    """The real verbs, with the whole fleet's scope. Usable from any thread."""
+
+    def __init__(self, options: WorkerOptions, kinds: Sequence[str], worker: str) -> None:
+        self._options = options
+        self._kinds = tuple(kinds)
+        self._worker = worker
+        self._all_queues: tuple[QueuePolicy, ...] = ()
+        self._queues_at = 0.0
+        self._absent: set[str] = set()
+        self._names: dict[int, str] = {}
+        self._slugs: dict[int, str] = {}
+
+    def claim(self, limit: int) -> list[claiming.Lease]:
+        """Always a prefetch: the keeper marks what runs as started, so only that is charged if we die."""
+        with _lost_connections_translated():
+            queues = self._queues()
+            if not queues:
+                return []
+            request = claiming.ClaimRequest(
+                queues=queues,
+                kinds=self._kinds,
+                limit=limit,
+                lease_s=self._options.lease_s,
+                max_priority=self._options.max_priority,
+                worker=self._worker,
+                prefetch=True,
+            )
+            return claiming.claim(request, scope=FLEET)
+
+    def renew(self, calls: Sequence[leases.Renew]) -> Sequence[leases.Renewed | JobsPlatformError]:
+        with _lost_connections_translated():
+            return leases.renew(calls, scope=FLEET)
+
+    def complete(self, calls: Sequence[leases.Complete]) -> Answers:
+        with _lost_connections_translated():
+            return leases.complete(calls, scope=FLEET)
+
+    def fail(self, calls: Sequence[leases.Fail]) -> Answers:
+        with _lost_connections_translated():
+            return leases.fail(calls, scope=FLEET)
+
+    def release(self, calls: Sequence[leases.Release]) -> Answers:
+        with _lost_connections_translated():
+            return leases.release(calls, scope=FLEET)
+
+    def queue_name(self, queue_id: int) -> str:
+        name = self._names.get(queue_id)
+        if name is None:
+            name = self._names[queue_id] = policies.names({queue_id}).get(queue_id, "")
+        return name
+
+    def tenant_slug(self, tenant_id: int) -> str:
+        slug = self._slugs.get(tenant_id)
+        if slug is None:
+            if len(self._slugs) >= SLUGS_MAX:
+                self._slugs.clear()
+            slug = self._slugs[tenant_id] = Tenant.objects.values_list("slug", flat=True).get(pk=tenant_id)
+        return slug
+
+    def tidy(self) -> None:
+        django.db.connections.close_all()
+        self.forget_queries()
+
+    def forget_queries(self) -> None:
+        if settings.DEBUG:
+            django.db.reset_queries()
+
+    # Which queues to ask
+
+    def _queues(self) -> tuple[QueuePolicy, ...]:
+        if self._options.queues is not None:
+            return self._known(self._named, self._options.queues)
+        if time.monotonic() - self._queues_at > QUEUES_S:
+            self._all_queues = self._known(lambda _: policies.visible(FLEET), ())
+            self._queues_at = time.monotonic()
+        return self._all_queues
+
+    def _known(
+        self, read: Callable[[tuple[str, ...]], tuple[QueuePolicy, ...]], names: tuple[str, ...]
+    ) -> tuple[QueuePolicy, ...]:
+        """What the control database says, or said last: its loss must not stop the shards' work."""
+        try:
+            self._all_queues = read(names)
+        except (*_LOST, Unavailable):
+            if not self._all_queues:
+                raise
+        return self._all_queues
+
+    def _named(self, names: tuple[str, ...]) -> tuple[QueuePolicy, ...]:
+        found = []
+        for name in names:
+            try:
+                found.append(policies.by_name(name))
+                self._absent.discard(name)
+            except NotFound:
+                if name not in self._absent:
+                    self._absent.add(name)
+                    events.emit("queue_absent", queue=name)
+        return tuple(found)
+
+
+@contextmanager
+def _lost_connections_translated() -> Iterator[None]:
+    """The ORM's and the driver's words for a database that is away become ours."""
+    try:
+        yield
+    except _LOST as error:
+        raise Unavailable("The database cannot be reached.") from error

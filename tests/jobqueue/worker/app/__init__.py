@@ -1,0 +1,1 @@
+"""An installed app with the handlers that the worker's tests enqueue for."""

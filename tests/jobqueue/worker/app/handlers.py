@@ -1,0 +1,93 @@
+"""Handlers that behave in every way a worker must stand."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+from jobqueue import JobContext, Transient, handler
+
+
+def note(job: JobContext, word: str) -> None:
+    """One line in the file that the payload names: the test's own record of what ran."""
+    with open(job.payload["log"], "a") as file:
+        file.write(f"{word} {job.job_id} {job.generation} {job.attempt}\n")
+
+
+@handler("test.noop")
+def noop(job: JobContext) -> None:
+    return None
+
+
+@handler("test.note")
+def note_only(job: JobContext) -> dict[str, object]:
+    note(job, "start")
+    return {"attempt": job.attempt, "checkpoint": job.checkpoint_data}
+
+
+@handler("test.sleep")
+def sleep(job: JobContext) -> str:
+    note(job, "start")
+    if "checkpoint" in job.payload:
+        job.checkpoint(job.payload["checkpoint"])
+    time.sleep(job.payload["s"])
+    note(job, "end")
+    return "slept"
+
+
+@handler("test.hog")
+def hog(job: JobContext) -> str:
+    """Holds the interpreter: no other thread of this process runs meanwhile."""
+    note(job, "start")
+    ctypes.PyDLL(None).usleep(int(job.payload["s"] * 1_000_000))
+    return "hogged"
+
+
+@handler("test.crash")
+def crash(job: JobContext) -> None:
+    note(job, "start")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("test.crash-once")
+def crash_once(job: JobContext) -> str:
+    note(job, "start")
+    if job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second time lucky"
+
+
+@handler("test.nul")
+def nul(job: JobContext) -> str:
+    return "a\0b"
+
+
+@handler("test.nul-error")
+def nul_error(job: JobContext) -> None:
+    raise Transient("bad\0text", retry_after_s=60)
+
+
+@handler("test.cancel")
+def until_cancelled(job: JobContext) -> str:
+    note(job, "start")
+    while not job.cancelled:
+        time.sleep(0.01)
+    return "saw it"
+
+
+@handler("test.until-lost")
+def until_lost(job: JobContext) -> str:
+    note(job, "start")
+    while not job.lease_lost:
+        time.sleep(0.01)
+    note(job, "lost")
+    return "too late"
+
+
+@handler("test.memory")
+def memory(job: JobContext) -> int:
+    """Resident kilobytes of this executor."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
