@@ -98,6 +98,7 @@ SETTABLE = frozenset(
 )
 
 _cache: dict[str, tuple[float, QueuePolicy]] = {}
+_names: dict[int, str] = {}
 
 
 def _policy(queue: Queue) -> QueuePolicy:
@@ -136,13 +137,17 @@ def visible(scope: Scope) -> tuple[QueuePolicy, ...]:
 
 
 def names(queue_ids: set[int]) -> dict[int, str]:
-    """Queue id → name, for those that exist."""
-    return dict(Queue.objects.filter(pk__in=queue_ids).values_list("pk", "name"))
+    """Queue id → name, for those that exist. A queue keeps its name, so each process asks once."""
+    missing = queue_ids - _names.keys()
+    if missing:
+        _names.update(Queue.objects.filter(pk__in=missing).values_list("pk", "name"))
+    return {queue_id: _names[queue_id] for queue_id in queue_ids if queue_id in _names}
 
 
 def forget() -> None:
     """Drop what is remembered."""
     _cache.clear()
+    _names.clear()
 
 
 # Changing

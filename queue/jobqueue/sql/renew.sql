@@ -12,9 +12,7 @@ WITH {clock},
     ),
     held AS MATERIALIZED (
         SELECT c.ord, c.checkpoint, c.started, s.job_id, s.expires_at, s.max_run_at,
-            least(s.max_run_at, greatest(
-                s.expires_at, (SELECT at FROM clock) + coalesce(c.lease_s, s.lease_s) * interval '1 second'
-            )) AS extended_to
+            (SELECT at FROM clock) + coalesce(c.lease_s, s.lease_s) * interval '1 second' AS asked_for
         FROM queue_lease s
         JOIN call c ON c.job_id = s.job_id
         JOIN queue_lane l ON l.id = s.lane_id
@@ -24,12 +22,17 @@ WITH {clock},
         ORDER BY s.job_id
         FOR UPDATE OF s
     ),
+    judged AS MATERIALIZED (
+        SELECT *, least(max_run_at, greatest(expires_at, asked_for)) AS extended_to,
+            expires_at = max_run_at AND asked_for > max_run_at AS capped
+        FROM held
+    ),
     renewed AS (
-        UPDATE queue_lease s SET expires_at = h.extended_to, checkpoint = coalesce(h.checkpoint, s.checkpoint),
-            is_started = s.is_started OR h.started
-        FROM held h
-        WHERE s.job_id = h.job_id AND NOT (h.expires_at = h.max_run_at AND h.checkpoint IS NULL)
+        UPDATE queue_lease s SET expires_at = j.extended_to, checkpoint = coalesce(j.checkpoint, s.checkpoint),
+            is_started = s.is_started OR j.started
+        FROM judged j
+        WHERE s.job_id = j.job_id AND NOT j.capped
         RETURNING s.job_id, s.cancel_requested
     )
-SELECT h.ord, h.extended_to, coalesce(r.cancel_requested, false), h.expires_at = h.max_run_at
-FROM held h LEFT JOIN renewed r USING (job_id)
+SELECT j.ord, j.extended_to, coalesce(r.cancel_requested, false), j.capped
+FROM judged j LEFT JOIN renewed r USING (job_id)
