@@ -21,7 +21,9 @@ class DeadLetter(Ticket):
 
     class Meta:
         indexes = [models.Index(fields=["-failed_at", "-job_id"], name="deadletter_newest_idx")]
-        constraints = [models.CheckConstraint(condition=Q(reason__in=DeadReason.values), name="deadletter_reason_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(reason__in=DeadReason.values), name="deadletter_reason_known")
+        ]
 
 
 class Correction(models.Model):
@@ -77,7 +79,9 @@ class Redrive(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["job_id", "redrive_key"], condition=Q(redrive_key__isnull=False), name="redrive_key_once"
+                fields=["job_id", "redrive_key"],
+                condition=Q(redrive_key__isnull=False),
+                name="redrive_key_once",
             )
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -74,7 +75,7 @@ def page(
     """A page of dead letters, newest first, and where to go on (None: that was all)."""
     pages = (_rows(wanted, scope, a, before=before, limit=limit + 1) for a in database.aliases().values())
     merged = heapq.merge(*pages, key=_place, reverse=True)
-    shown = [view for view, _ in zip(merged, range(limit + 1))]
+    shown = list(itertools.islice(merged, limit + 1))
     return shown[:limit], _place(shown[limit - 1]) if len(shown) > limit else None
 
 
@@ -93,7 +94,13 @@ def _place(view: DeadLetterView) -> Place:
 
 
 def _rows(
-    wanted: DeadFilter, scope: Scope, alias: str, *, job_id: int | None = None, before: Place | None = None, limit: int
+    wanted: DeadFilter,
+    scope: Scope,
+    alias: str,
+    *,
+    job_id: int | None = None,
+    before: Place | None = None,
+    limit: int,
 ) -> list[DeadLetterView]:
     before_at, before_id = before or (None, None)
     params: dict[str, Any] = asdict(wanted) | {

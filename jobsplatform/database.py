@@ -52,7 +52,9 @@ class Router:
     def allow_relation(self, obj1: Model, obj2: Model, **hints: Any) -> bool | None:
         return None
 
-    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool | None:
+    def allow_migrate(
+        self, db: str, app_label: str, model_name: str | None = None, **hints: Any
+    ) -> bool | None:
         target = hints.get("placement") or _declared(app_label, model_name)
         shard_databases = set(aliases().values())
         if target == BOTH:

@@ -155,6 +155,7 @@ class ApiView(APIView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Answer one request; whatever is no refusal goes on to Django, which logs it and answers 500."""
+        request.COOKIES = {}  # no middleware may find a session on the way out, or touch its cookie
         try:
             return self._answer(request, kwargs)
         except Exception as exc:

@@ -46,7 +46,9 @@ _REFUSALS = (
     pg.DiskFull,
     pg.OutOfMemory,
 )
-NOT_REPLICATED = "may not have been replicated"  # the server's warning when a wait for the standby is cancelled
+NOT_REPLICATED = (
+    "may not have been replicated"  # the server's warning when a wait for the standby is cancelled
+)
 
 
 @cache
@@ -186,7 +188,9 @@ def in_transaction(alias: str, action: Callable[[], T]) -> T:
     return _attempts(once, alias)
 
 
-def send(connection: psycopg.Connection[Row], statement: str, params: Mapping[str, Any]) -> psycopg.Cursor[Row]:
+def send(
+    connection: psycopg.Connection[Row], statement: str, params: Mapping[str, Any]
+) -> psycopg.Cursor[Row]:
     """Send one statement on `connection`; in pipeline mode its rows are awaited when they are fetched."""
     cursor = psycopg.Cursor(connection)
     cursor.execute(text(statement), params, binary=True)

@@ -96,7 +96,10 @@ def _look_up(public_id: str, presented: bytes) -> Caller:
     token = (
         ApiToken.objects.filter(live, public_id=public_id)
         .select_related("tenant")
-        .annotate(has_overlap=overlap, is_long_unused=Q(last_used_at=None) | Q(last_used_at__lt=Now() - LAST_USED_STEP))
+        .annotate(
+            has_overlap=overlap,
+            is_long_unused=Q(last_used_at=None) | Q(last_used_at__lt=Now() - LAST_USED_STEP),
+        )
         .first()
     )
     current = bytes(token.digest) if token else _NO_DIGEST
@@ -186,7 +189,11 @@ def revoke_token(token: ApiToken, *, actor: str) -> None:
 
 def _check(scopes: list[str], name: str) -> None:
     errors = [
-        FieldError(f"/scopes/{index}", "unknown", f"There is no scope {scope!r}; there are {', '.join(sorted(SCOPES))}.")
+        FieldError(
+            f"/scopes/{index}",
+            "unknown",
+            f"There is no scope {scope!r}; there are {', '.join(sorted(SCOPES))}.",
+        )
         for index, scope in enumerate(scopes)
         if scope not in SCOPES
     ]
@@ -205,4 +212,6 @@ def _new_text() -> tuple[str, str, bytes]:
 
 
 def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object]) -> None:
-    audit.record(f"token.{verb}", f"token:{token.public_id}", actor=actor, tenant_id=token.tenant_id, details=details)
+    audit.record(
+        f"token.{verb}", f"token:{token.public_id}", actor=actor, tenant_id=token.tenant_id, details=details
+    )

@@ -38,13 +38,22 @@ class Limit(NamedTuple):
 # How many jobs of a tenant wait in (queue, band), counted no further than the bound.
 CountWaiting = Callable[[str, int | None, int], int]
 
+
 def limits(tenant_id: int) -> tuple[Limit, ...]:
     """The tenant's limits on intake, read afresh: only tenants that have some are asked for."""
-    rows = Quota.objects.filter(tenant_id=tenant_id).values_list("queue", "band", "max_depth", "max_payload_bytes")
-    return tuple(limit for limit in map(Limit._make, rows) if (limit.max_depth, limit.max_payload_bytes) != (None, None))
+    rows = Quota.objects.filter(tenant_id=tenant_id).values_list(
+        "queue", "band", "max_depth", "max_payload_bytes"
+    )
+    return tuple(
+        limit
+        for limit in map(Limit._make, rows)
+        if (limit.max_depth, limit.max_payload_bytes) != (None, None)
+    )
 
 
-def refusals(tenant_id: int, asks: Sequence[Ask], count_waiting: CountWaiting) -> list[JobsPlatformError | None]:
+def refusals(
+    tenant_id: int, asks: Sequence[Ask], count_waiting: CountWaiting
+) -> list[JobsPlatformError | None]:
     """For each ask, why it must not come in (None: it may). Asks of one call count against each other."""
     bounds = limits(tenant_id)
     if not bounds:
@@ -62,11 +71,14 @@ def _refusal(ask: Ask, bounds: Iterable[Limit], room: dict[Limit, int]) -> JobsP
     for limit in covering:
         if limit.max_payload_bytes is not None and ask.payload_bytes > limit.max_payload_bytes:
             return QuotaExceeded(
-                f"The tenant's payloads may have {limit.max_payload_bytes} bytes.", retry_after=RETRY_AFTER_SECONDS
+                f"The tenant's payloads may have {limit.max_payload_bytes} bytes.",
+                retry_after=RETRY_AFTER_SECONDS,
             )
     counted = [limit for limit in covering if limit in room]
     if any(room[limit] <= 0 for limit in counted):
-        return QuotaExceeded("As many jobs wait as the tenant's quota allows.", retry_after=RETRY_AFTER_SECONDS)
+        return QuotaExceeded(
+            "As many jobs wait as the tenant's quota allows.", retry_after=RETRY_AFTER_SECONDS
+        )
     for limit in counted:
         room[limit] -= 1
     return None

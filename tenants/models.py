@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 
 from jobsplatform.database import BOTH, SHARD
 
-SLUG = RegexValidator(r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Lower-case letters, digits and hyphens, 1 to 63 characters.")
+SLUG = RegexValidator(
+    r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Lower-case letters, digits and hyphens, 1 to 63 characters."
+)
 
 
 class Tenant(models.Model):
@@ -25,7 +27,9 @@ class Tenant(models.Model):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive")]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive")
+        ]
 
     def __str__(self) -> str:
         return self.slug
@@ -112,7 +116,9 @@ class TenantState(models.Model):
     weight = models.IntegerField(default=1)
     is_paused = models.BooleanField(default=False)
     max_running = models.IntegerField(null=True)
-    limits_intake = models.BooleanField(default=False, help_text="Its limits on intake must be asked at enqueue.")
+    limits_intake = models.BooleanField(
+        default=False, help_text="Its limits on intake must be asked at enqueue."
+    )
 
     def __str__(self) -> str:
         return f"tenant {self.tenant_id}"

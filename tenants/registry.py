@@ -97,7 +97,9 @@ def set_quota(
         quota.save()
         _bump(tenant)
         details = {"scope": str(quota), "before": before, "after": dict(limits)}
-        audit.record("quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details)
+        audit.record(
+            "quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details
+        )
     _require_reached(push(tenant))
     return quota
 
@@ -120,7 +122,10 @@ def _clean(instance: Tenant | Quota) -> None:
         instance.full_clean()
     except ValidationError as error:
         raise Invalid(
-            errors=[FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}") for key, texts in error.message_dict.items()]
+            errors=[
+                FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}")
+                for key, texts in error.message_dict.items()
+            ]
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.test import Client
@@ -17,9 +18,11 @@ from tenants.models import Tenant
 class Api:
     """Calls as one token's holder. Bodies are members, or bytes to be sent as they are."""
 
-    def __init__(self, token: str | None, **headers: str) -> None:
+    def __init__(self, token: str | None, headers: Mapping[str, str] | None = None) -> None:
         self.token = token
-        self.headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+        self.headers = {
+            f"HTTP_{name.upper().replace('-', '_')}": value for name, value in (headers or {}).items()
+        }
         self.client = Client(raise_request_exception=False)
 
     def call(self, method: str, url: str, body: Any = None, **headers: str) -> Any:
@@ -82,16 +85,24 @@ def tenant(slug: str) -> Tenant:
     return found
 
 
-def caller(slug: str | None, *scopes: str, queues: list[str] | None = None, **headers: str) -> Api:
+def caller(
+    slug: str | None,
+    *scopes: str,
+    queues: list[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Api:
     """Somebody with a new token of a tenant (None: of the fleet); without scopes named, with all of them."""
     owner = None if slug is None else tenant(slug)
     _, text = access.create_token(tenant=owner, scopes=scopes or sorted(ALL), queues=queues, actor="test")
-    return Api(text, **headers)
+    return Api(text, headers or {})
 
 
 def code(response: Any) -> tuple[int, str]:
     """Status and code of a refusal."""
-    assert response["Content-Type"] == "application/problem+json", (response.status_code, response.content)
+    assert response["Content-Type"] == "application/problem+json", (
+        response.status_code,
+        response.content[:500],
+    )
     return response.status_code, response.json()["code"]
 
 

@@ -4,80 +4,160 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Correction',
+            name="Correction",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('job_id', models.BigIntegerField()),
-                ('version', models.SmallIntegerField()),
-                ('redrive_generation', models.SmallIntegerField(help_text='Of the job when it was corrected.')),
-                ('note', models.TextField()),
-                ('author', models.CharField(max_length=200)),
-                ('at', models.DateTimeField()),
-                ('payload', models.TextField(null=True)),
-                ('payload_ref', models.TextField(null=True)),
-                ('payload_bytes', models.IntegerField()),
-                ('old_sha256', models.BinaryField(max_length=32, null=True)),
-                ('new_sha256', models.BinaryField(max_length=32, null=True)),
-                ('idempotency_key', models.CharField(max_length=255, null=True)),
-                ('call_hash', models.BinaryField(max_length=32, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("job_id", models.BigIntegerField()),
+                ("version", models.SmallIntegerField()),
+                (
+                    "redrive_generation",
+                    models.SmallIntegerField(help_text="Of the job when it was corrected."),
+                ),
+                ("note", models.TextField()),
+                ("author", models.CharField(max_length=200)),
+                ("at", models.DateTimeField()),
+                ("payload", models.TextField(null=True)),
+                ("payload_ref", models.TextField(null=True)),
+                ("payload_bytes", models.IntegerField()),
+                ("old_sha256", models.BinaryField(max_length=32, null=True)),
+                ("new_sha256", models.BinaryField(max_length=32, null=True)),
+                ("idempotency_key", models.CharField(max_length=255, null=True)),
+                ("call_hash", models.BinaryField(max_length=32, null=True)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('job_id', 'version'), name='correction_version_once'), models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('job_id', 'idempotency_key'), name='correction_key_once')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("job_id", "version"), name="correction_version_once"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("idempotency_key__isnull", False)),
+                        fields=("job_id", "idempotency_key"),
+                        name="correction_key_once",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='DeadLetter',
+            name="DeadLetter",
             fields=[
-                ('job_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('lane_id', models.BigIntegerField()),
-                ('first_ready_at', models.DateTimeField(help_text='When the job first became ready.', null=True)),
-                ('deadline', models.DateTimeField(null=True)),
-                ('generation', models.IntegerField(default=0)),
-                ('releases', models.IntegerField(default=0)),
-                ('attempt', models.SmallIntegerField(default=0)),
-                ('max_attempts', models.SmallIntegerField()),
-                ('crashes', models.SmallIntegerField(default=0)),
-                ('lapses', models.SmallIntegerField(default=0, help_text='Leases that lapsed before anyone started the job.')),
-                ('payload_version', models.SmallIntegerField(default=0)),
-                ('redrive_generation', models.SmallIntegerField(default=0)),
-                ('reconcile', models.BooleanField(default=False)),
-                ('checkpoint', models.TextField(null=True)),
-                ('reason', models.CharField(choices=[('invalid', 'Invalid'), ('exhausted', 'Exhausted'), ('poison', 'Poison'), ('uncertain', 'Uncertain'), ('deadline_exceeded', 'Deadline Exceeded'), ('released_too_often', 'Released Too Often')], max_length=20)),
-                ('failed_at', models.DateTimeField()),
-                ('error_class', models.CharField(max_length=20, null=True)),
-                ('message', models.TextField(blank=True)),
-                ('fingerprint', models.CharField(max_length=16)),
+                ("job_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("lane_id", models.BigIntegerField()),
+                (
+                    "first_ready_at",
+                    models.DateTimeField(help_text="When the job first became ready.", null=True),
+                ),
+                ("deadline", models.DateTimeField(null=True)),
+                ("generation", models.IntegerField(default=0)),
+                ("releases", models.IntegerField(default=0)),
+                ("attempt", models.SmallIntegerField(default=0)),
+                ("max_attempts", models.SmallIntegerField()),
+                ("crashes", models.SmallIntegerField(default=0)),
+                (
+                    "lapses",
+                    models.SmallIntegerField(
+                        default=0, help_text="Leases that lapsed before anyone started the job."
+                    ),
+                ),
+                ("payload_version", models.SmallIntegerField(default=0)),
+                ("redrive_generation", models.SmallIntegerField(default=0)),
+                ("reconcile", models.BooleanField(default=False)),
+                ("checkpoint", models.TextField(null=True)),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("invalid", "Invalid"),
+                            ("exhausted", "Exhausted"),
+                            ("poison", "Poison"),
+                            ("uncertain", "Uncertain"),
+                            ("deadline_exceeded", "Deadline Exceeded"),
+                            ("released_too_often", "Released Too Often"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("failed_at", models.DateTimeField()),
+                ("error_class", models.CharField(max_length=20, null=True)),
+                ("message", models.TextField(blank=True)),
+                ("fingerprint", models.CharField(max_length=16)),
             ],
             options={
-                'indexes': [models.Index(fields=['-failed_at', '-job_id'], name='deadletter_newest_idx')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('reason__in', ['invalid', 'exhausted', 'poison', 'uncertain', 'deadline_exceeded', 'released_too_often'])), name='deadletter_reason_known')],
+                "indexes": [models.Index(fields=["-failed_at", "-job_id"], name="deadletter_newest_idx")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "reason__in",
+                                [
+                                    "invalid",
+                                    "exhausted",
+                                    "poison",
+                                    "uncertain",
+                                    "deadline_exceeded",
+                                    "released_too_often",
+                                ],
+                            )
+                        ),
+                        name="deadletter_reason_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Redrive',
+            name="Redrive",
             fields=[
-                ('pk', models.CompositePrimaryKey('job_id', 'redrive_generation', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('job_id', models.BigIntegerField()),
-                ('redrive_generation', models.SmallIntegerField()),
-                ('redrive_key', models.CharField(max_length=255, null=True)),
-                ('call_hash', models.BinaryField(max_length=32)),
-                ('note', models.TextField()),
-                ('actor', models.CharField(max_length=200)),
-                ('reason', models.CharField(choices=[('invalid', 'Invalid'), ('exhausted', 'Exhausted'), ('poison', 'Poison'), ('uncertain', 'Uncertain'), ('deadline_exceeded', 'Deadline Exceeded'), ('released_too_often', 'Released Too Often')], max_length=20)),
-                ('audit_id', models.BigIntegerField()),
-                ('at', models.DateTimeField()),
-                ('led_to', models.CharField(max_length=10)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "job_id",
+                        "redrive_generation",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("job_id", models.BigIntegerField()),
+                ("redrive_generation", models.SmallIntegerField()),
+                ("redrive_key", models.CharField(max_length=255, null=True)),
+                ("call_hash", models.BinaryField(max_length=32)),
+                ("note", models.TextField()),
+                ("actor", models.CharField(max_length=200)),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("invalid", "Invalid"),
+                            ("exhausted", "Exhausted"),
+                            ("poison", "Poison"),
+                            ("uncertain", "Uncertain"),
+                            ("deadline_exceeded", "Deadline Exceeded"),
+                            ("released_too_often", "Released Too Often"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("audit_id", models.BigIntegerField()),
+                ("at", models.DateTimeField()),
+                ("led_to", models.CharField(max_length=10)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(condition=models.Q(('redrive_key__isnull', False)), fields=('job_id', 'redrive_key'), name='redrive_key_once')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("redrive_key__isnull", False)),
+                        fields=("job_id", "redrive_key"),
+                        name="redrive_key_once",
+                    )
+                ],
             },
         ),
     ]

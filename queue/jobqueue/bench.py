@@ -106,7 +106,9 @@ def _worker(jobs: int) -> Figure:
     before = Attempt.objects.using(alias).count()
     manage = Path(settings.BASE_DIR) / "manage.py"
     command = [sys.executable, str(manage), "runworker", "--once", "--queues", QUEUE, "--kinds", KIND]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JOBSPLATFORM_LOG_LEVEL": "WARNING"})
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JOBSPLATFORM_LOG_LEVEL": "WARNING"}
+    )
     done = Attempt.objects.using(alias).exclude(worker="bench")
     if done.count() != jobs or Attempt.objects.using(alias).count() - before != jobs:
         raise RuntimeError("The worker did not do every job exactly once.")
@@ -156,7 +158,9 @@ def _over_http(port: int, token: str, jobs: int) -> Iterator[Figure]:
     yield _parallel("HTTP enqueue, one a call", port, token, singles, 1, lambda post: post("/v1/jobs", job))
     batch = {"jobs": [job] * BATCH}
     fill = jobs - singles
-    yield _parallel("HTTP enqueue, 100 a call", port, token, fill, BATCH, lambda post: post("/v1/jobs/batch", batch))
+    yield _parallel(
+        "HTTP enqueue, 100 a call", port, token, fill, BATCH, lambda post: post("/v1/jobs/batch", batch)
+    )
     yield _parallel("HTTP claim 100 + settle 100", port, token, jobs, BATCH, _claim_and_settle)
 
 

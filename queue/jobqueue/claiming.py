@@ -124,20 +124,35 @@ def _claim_on(
             return repeated
     taken: list[_Taken] = []
     turns = _turns(alias, request, scope)
-    for index, (queue, max_priority) in enumerate(turns):
-        left = request.limit - len(taken)
-        if not left:
-            break
-        share = left if max_priority is not None else -(-left // (len(turns) - index))
-        part = replace(request, limit=share, max_priority=_least(request.max_priority, max_priority))
-        taken.extend(_claim_from(alias, queue, part, call_hash, scope, now))
+    while turns and len(taken) < request.limit:
+        unspent: list[_Turn] = []  # they gave their whole share, and may have more for what others left over
+        for index, turn in enumerate(turns):
+            left = request.limit - len(taken)
+            share = left if turn.is_strict else -(-left // (len(turns) - index))
+            part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
+            rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+            taken.extend(rows)
+            if share and len(rows) == share and not turn.is_strict:
+                unspent.append(turn)
+        turns = unspent
     return taken
 
 
-def _turns(alias: str, request: ClaimRequest, scope: Scope) -> list[tuple[QueuePolicy, int | None]]:
+class _Turn(NamedTuple):
+    """One queue's turn in a claim over several; a strict turn is for its strict bands alone."""
+
+    queue: QueuePolicy
+    max_priority: int | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        return self.max_priority is not None
+
+
+def _turns(alias: str, request: ClaimRequest, scope: Scope) -> list[_Turn]:
     """The order in which queues are asked, each with a bound on the band: strict heads by age, then all in turn."""
     if len(request.queues) == 1:
-        return [(request.queues[0], None)]
+        return [_Turn(request.queues[0])]
     by_id = {queue.id: queue for queue in request.queues}
     params = {
         "queue_ids": list(by_id),
@@ -152,12 +167,14 @@ def _turns(alias: str, request: ClaimRequest, scope: Scope) -> list[tuple[QueueP
         if priority < len(bands := by_id[queue_id].bands) and bands[priority].strict
     )
     if request.claim_key is not None:  # a fixed order makes two racing repeats meet at the same locks
-        return [(by_id[queue_id], None) for queue_id in sorted(by_id)]
-    last_strict = {q.id: max((i for i, band in enumerate(q.bands) if band.strict), default=-1) for q in request.queues}
-    turns: list[tuple[QueuePolicy, int | None]] = [(by_id[qid], last_strict[qid]) for _, qid in strict]
+        return [_Turn(by_id[queue_id]) for queue_id in sorted(by_id)]
+    last_strict = {
+        q.id: max((i for i, band in enumerate(q.bands) if band.strict), default=-1) for q in request.queues
+    }
+    turns = [_Turn(by_id[queue_id], last_strict[queue_id]) for _, queue_id in strict]
     rotated = [queue_id for queue_id, *_ in heads]
     start = secrets.randbelow(len(rotated)) if rotated else 0
-    return turns + [(by_id[queue_id], None) for queue_id in rotated[start:] + rotated[:start]]
+    return turns + [_Turn(by_id[queue_id]) for queue_id in rotated[start:] + rotated[:start]]
 
 
 def _least(one: int | None, other: int | None) -> int | None:
@@ -176,7 +193,12 @@ def _repeat(
 
 
 def _claim_from(
-    alias: str, queue: QueuePolicy, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+    alias: str,
+    queue: QueuePolicy,
+    request: ClaimRequest,
+    call_hash: bytes,
+    scope: Scope,
+    now: datetime | None,
 ) -> list[_Taken]:
     """One claim transaction on one queue."""
 
@@ -189,12 +211,18 @@ def _claim_from(
                 if repeated:
                     return repeated
             sql.send(connection, "jobqueue/claim_limits", {"queue_id": queue.id})
-            heads = sql.send(connection, "jobqueue/claim_heads", _head_params(queue, request, scope, now)).fetchall()
+            heads = sql.send(
+                connection, "jobqueue/claim_heads", _head_params(queue, request, scope, now)
+            ).fetchall()
             planned = plan(_policy(queue), None, list(itertools.starmap(Head, heads)), request.limit).takes
             if not planned:
                 return []
             job_ids = [head.job_id for head in planned]
-            cursor = sql.send(connection, "jobqueue/claim_take", _take_params(queue, request, call_hash, scope, now, job_ids))
+            cursor = sql.send(
+                connection,
+                "jobqueue/claim_take",
+                _take_params(queue, request, call_hash, scope, now, job_ids),
+            )
             order = {job_id: index for index, job_id in enumerate(job_ids)}
             return sorted((_Taken(*row) for row in cursor.fetchall()), key=lambda row: order[row.job_id])
 
@@ -206,7 +234,9 @@ def _policy(queue: QueuePolicy) -> Policy:
     return Policy(queue.version, bands)
 
 
-def _head_params(queue: QueuePolicy, request: ClaimRequest, scope: Scope, now: datetime | None) -> dict[str, Any]:
+def _head_params(
+    queue: QueuePolicy, request: ClaimRequest, scope: Scope, now: datetime | None
+) -> dict[str, Any]:
     return {
         "queue_id": queue.id,
         "kinds": None if request.kinds is None else list(request.kinds),

@@ -69,7 +69,9 @@ def documents() -> list[str]:
     """The repository's own documents, as paths from its root."""
     root, allowed = Path(settings.BASE_DIR).resolve(), folders()
     found = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
-    return [str(path.relative_to(root)) for path in found if any(path.is_relative_to(place) for place in allowed)]
+    return [
+        str(path.relative_to(root)) for path in found if any(path.is_relative_to(place) for place in allowed)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A job that is accepted is committed. Batches stand item by item; refusals are va
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -53,11 +53,26 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """What the statement decided about a new job; instants by the database's clock."""
+
+    at: datetime
+    due_at: datetime | None
+    deadline: datetime | None
+    max_attempts: int
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.due_at is not None and self.due_at > self.at
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
-    """A durable job; `replayed` when the request key had already named it."""
+    """A durable job; `replayed` when the request key had already named it, else `stored` tells how it was kept."""
 
     job_id: int
     replayed: bool = False
+    stored: Stored | None = None
 
 
 Outcome = Accepted | JobsPlatformError
@@ -79,7 +94,7 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
     outcomes: dict[int, Outcome] = {}
     for alias, indexes in _by_shard(jobs, fresh).items():
         batch = [(jobs[i], fingerprints[i]) for i in indexes]
-        outcomes.update(zip(indexes, _insert(batch, alias, now), strict=True))
+        outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
     for index, job in enumerate(jobs):
         if index not in outcomes:
             first = firsts[job.identity]
@@ -112,47 +127,75 @@ def _conflict(job_id: int) -> RequestKeyConflict:
     return RequestKeyConflict(job_id=format_id(job_id))
 
 
-_REFUSALS = {
+_REFUSALS: Final[Mapping[str, Callable[[], JobsPlatformError]]] = {
     "intake_paused": lambda: Unavailable("The queue takes no new work at the moment.", retry_after=5),
     "deadline_in_past": DeadlineInPast,
     "due_after_deadline": lambda: Invalid.at("/deadline", "The job would be due at or after its deadline."),
 }
 
 
-def _insert(batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None) -> list[Outcome]:
-    """Insert unique requests on one shard; those that lost their key are read back in a new statement."""
-    outcomes: dict[int, Outcome] = {}
-    refused: dict[int, JobsPlatformError] = {}
-    pending = list(range(len(batch)))
-    is_admitted = False
-    for _ in range(REREADS_MAX):
-        verdicts = _store([batch[i] for i in pending], alias, now, is_admitted=is_admitted)
-        outcomes.update({pending[p]: verdict for p, verdict in verdicts.items() if isinstance(verdict, Accepted)})
-        refused.update({pending[p]: verdict for p, verdict in verdicts.items() if isinstance(verdict, JobsPlatformError)})
-        outcomes.update(_read_back(batch, [i for i in range(len(batch)) if i not in outcomes], alias))
-        pending = [i for i in pending if i not in outcomes and i not in refused]
-        if not pending:
-            break
-        if UNADMITTED in verdicts.values():
-            refused.update({pending[p]: error for p, error in _not_admitted([batch[i][0] for i in pending], alias).items()})
-            pending, is_admitted = [i for i in pending if i not in refused], True
-        else:
-            _heal(batch[i][0] for i in pending)
-    missing = Unavailable("The request key is being taken; repeat.")
-    return [outcomes.get(i) or refused.get(i, missing) for i in range(len(batch))]
+class _Intake:
+    """One shard's unique requests, until each has its answer."""
 
+    def __init__(
+        self, batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None
+    ) -> None:
+        self.batch, self.alias, self.now = batch, alias, now
+        self.answers: dict[int, Outcome] = {}
+        self.refused: dict[int, JobsPlatformError] = {}  # until a key says that it is a replay
+        self.unadmitted: list[int] = []
 
-def _store(
-    batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None, *, is_admitted: bool
-) -> dict[int, Outcome | str]:
-    """Run the statement: position → accepted, refused, or UNADMITTED; who is missing lost its key."""
-    if not batch:
-        return {}
-    params = _params(batch, alias, now) | {"is_admitted": is_admitted}
-    return {
-        ord_ - 1: Accepted(job_id) if refusal is None else _REFUSALS[refusal]() if refusal in _REFUSALS else refusal
-        for ord_, job_id, refusal in sql.rows("jobqueue/enqueue", params, alias=alias, writes=True)
-    }
+    def run(self) -> list[Outcome]:
+        is_admitted = False
+        for _ in range(REREADS_MAX):
+            self._store(is_admitted=is_admitted)
+            self._read_back()
+            if self.unadmitted:
+                self._admit()
+                is_admitted = True
+            elif self._open():
+                _heal(self.batch[i][0] for i in self._open())
+            if not self._open():
+                break
+        missing = Unavailable("The request key is being taken; repeat.")
+        return [self.answers.get(i) or self.refused.get(i, missing) for i in range(len(self.batch))]
+
+    def _open(self) -> list[int]:
+        return [i for i in range(len(self.batch)) if i not in self.answers and i not in self.refused]
+
+    def _store(self, *, is_admitted: bool) -> None:
+        """Run the statement on what is open. Who is missing in its rows lost its key, or its lane is gone."""
+        asked = self._open()
+        self.unadmitted = []
+        params = _params([self.batch[i] for i in asked], self.alias, self.now) | {"is_admitted": is_admitted}
+        for ord_, job_id, refusal, *stored in sql.rows(
+            "jobqueue/enqueue", params, alias=self.alias, writes=True
+        ):
+            index = asked[ord_ - 1]
+            if refusal is None:
+                self.answers[index] = Accepted(job_id, stored=Stored(*stored))
+            elif refusal == UNADMITTED:
+                self.unadmitted.append(index)
+            else:
+                self.refused[index] = _REFUSALS[refusal]()
+
+    def _read_back(self) -> None:
+        """Answer those whose keys are held by earlier requests."""
+        lost = [i for i in range(len(self.batch)) if i not in self.answers and self.batch[i][1] is not None]
+        if not lost:
+            return
+        columns = list(zip(*(self.batch[i][0].identity for i in lost), strict=True))
+        params = dict(zip(("tenant_ids", "queue_ids", "namespaces", "keys"), map(list, columns), strict=True))
+        for ord_, job_id, fingerprint, _ in sql.rows("jobqueue/request_keys", params, alias=self.alias):
+            index = lost[ord_ - 1]
+            same = bytes(fingerprint) == self.batch[index][1]
+            self.answers[index] = Accepted(job_id, replayed=True) if same else _conflict(job_id)
+
+    def _admit(self) -> None:
+        """Ask the limits of tenants that have some; replays were answered before."""
+        asking = [i for i in self.unadmitted if i not in self.answers]
+        verdicts = _not_admitted([self.batch[i][0] for i in asking], self.alias)
+        self.refused.update({asking[position]: error for position, error in verdicts.items()})
 
 
 def _not_admitted(jobs: Sequence[NewJob], alias: str) -> dict[int, JobsPlatformError]:
@@ -165,7 +208,11 @@ def _not_admitted(jobs: Sequence[NewJob], alias: str) -> dict[int, JobsPlatformE
         def count(queue: str, band: int | None, bound: int, tenant_id: int = tenant_id) -> int:
             queue_id = queue_ids.get(queue)
             params = {"tenant_id": tenant_id, "queue_id": queue_id, "priority": band, "bound": bound}
-            return 0 if queue and queue_id is None else int(sql.rows("jobqueue/waiting_count", params, alias=alias)[0][0])
+            return (
+                0
+                if queue and queue_id is None
+                else int(sql.rows("jobqueue/waiting_count", params, alias=alias)[0][0])
+            )
 
         asks = [admission.Ask(jobs[i].queue.name, jobs[i].priority, _size(jobs[i])) for i in positions]
         verdicts = admission.refusals(tenant_id, asks, count)
@@ -182,21 +229,6 @@ def _heal(jobs: Iterable[NewJob]) -> None:
     lanes.forget()
     for name in {job.queue.name for job in jobs}:
         policies.push_by_name(name)
-
-
-def _read_back(batch: Sequence[tuple[NewJob, bytes | None]], lost: Sequence[int], alias: str) -> dict[int, Outcome]:
-    """The jobs that hold the keys of these requests, if their keys are held."""
-    keyed = [i for i in lost if batch[i][0].request_key is not None]
-    if not keyed:
-        return {}
-    columns = list(zip(*(batch[i][0].identity for i in keyed), strict=True))
-    params = dict(zip(("tenant_ids", "queue_ids", "namespaces", "keys"), map(list, columns), strict=True))
-    found: dict[int, Outcome] = {}
-    for ord_, job_id, fingerprint, _ in sql.rows("jobqueue/request_keys", params, alias=alias):
-        index = keyed[ord_ - 1]
-        same = bytes(fingerprint) == batch[index][1]
-        found[index] = Accepted(job_id, replayed=True) if same else _conflict(job_id)
-    return found
 
 
 def _params(batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def _ended(job_ids: Sequence[int], scope: Scope) -> list[Ending]:
         return [
             _ending(job_id, views.get(job_id), scope)
             for job_id in job_ids
-            if job_id not in views or views[job_id].state not in _WAITING and views[job_id].state is not None
+            if job_id not in views
+            or (views[job_id].state not in _WAITING and views[job_id].state is not None)
         ]
     except Unavailable:
         return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from jobqueue.ids import format_id
@@ -65,7 +66,7 @@ def repair(faults: Sequence[Fault], *, actor: str, pause_seconds: float = REPAIR
             if start:
                 time.sleep(pause_seconds)
             batch = lost[start : start + REPAIR_BATCH]
-            repaired |= sql.in_transaction(alias, lambda batch=batch, alias=alias: _put_back(batch, alias, actor))
+            repaired |= sql.in_transaction(alias, partial(_put_back, batch, alias, actor))
     return repaired
 
 

@@ -62,13 +62,15 @@ def _input(payload: object) -> bytes:
 
 
 def _file(path: Path, granted: object) -> bytes:
-    """The bytes of a file. Where it really lies decides, after all links."""
+    """The bytes of a file. Where it really lies decides, after all links; of other places nothing is told."""
     try:
-        real = path.resolve(strict=True)
+        real = path.resolve()
     except (OSError, ValueError, RuntimeError):
-        raise Permanent("there is no such file") from None
+        raise Permanent("the path cannot be followed") from None
     if not (_is_open_to_all(real) or _is_granted(real, granted)):
         raise Permanent("the file lies outside the folders of JOBS_DEMO_FOLDERS")
+    if not real.exists():
+        raise Permanent("there is no such file")
     if not real.is_file() or real.stat().st_size > FILE_BYTES_MAX:
         raise Permanent(f"not a file of at most {FILE_BYTES_MAX:,} bytes")
     try:
@@ -152,7 +154,11 @@ def sleep(job: JobContext) -> dict[str, Any]:
     """Sleeps `seconds`; stops early when it is cancelled or its lease is lost."""
     payload = job.payload if isinstance(job.payload, dict) else {}
     seconds = payload.get("seconds", 1)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= SLEEP_SECONDS_MAX:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, (int, float))
+        or not 0 <= seconds <= SLEEP_SECONDS_MAX
+    ):
         raise Permanent(f"seconds must be a number from 0 to {SLEEP_SECONDS_MAX}")
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:

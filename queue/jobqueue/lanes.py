@@ -33,7 +33,9 @@ def lane_ids(keys: Iterable[LaneKey], *, alias: str, now: datetime | None = None
         if len(_known) > CACHE_MAX:
             _known.clear()
         _known.update(((alias, key), found[key]) for key in missing if key in found)
-        missing = [key for key in missing if key not in found]  # made by another transaction meanwhile: read again
+        missing = [
+            key for key in missing if key not in found
+        ]  # made by another transaction meanwhile: read again
     return found
 
 

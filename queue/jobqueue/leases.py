@@ -153,7 +153,9 @@ Answers = dict[int, Any]  # position among the calls → answer
 # Renewing
 
 
-def renew(calls: Sequence[Renew], *, scope: Scope = FLEET, now: datetime | None = None) -> list[Renewed | JobsPlatformError]:
+def renew(
+    calls: Sequence[Renew], *, scope: Scope = FLEET, now: datetime | None = None
+) -> list[Renewed | JobsPlatformError]:
     """Extend leases to max(old, now + lease_s), never past the queue's max_run_s (then MaxRuntime)."""
 
     def run(batch: Sequence[Renew], alias: str) -> Answers:
@@ -198,7 +200,9 @@ def complete(
     return _settle(calls, run, explain, scope, now)
 
 
-def fail(calls: Sequence[Fail], *, scope: Scope = FLEET, now: datetime | None = None) -> list[Failed | JobsPlatformError]:
+def fail(
+    calls: Sequence[Fail], *, scope: Scope = FLEET, now: datetime | None = None
+) -> list[Failed | JobsPlatformError]:
     """End attempts that failed. Raises UnknownErrorClass before anything is done."""
     for call in calls:
         if call.error_class not in ErrorClass.values:
@@ -305,7 +309,9 @@ def _explained(
 ) -> list[int]:
     """Fill in refusals and replays; returns the calls whose jobs are between places, or turned current meanwhile."""
     asked = list(calls)
-    places = find([(c.job_id, c.generation, token_hash(c.token)) for _, c in asked], alias=alias, scope=scope, now=now)
+    places = find(
+        [(c.job_id, c.generation, token_hash(c.token)) for _, c in asked], alias=alias, scope=scope, now=now
+    )
     again = []
     for position, (index, call) in enumerate(asked):
         place = places.get(position)

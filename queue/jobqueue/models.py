@@ -14,7 +14,9 @@ from django.db.models.functions import Now
 from jobqueue.states import AttemptOutcome, ResultOutcome, WaitReason
 from jobsplatform.database import SHARD
 
-NAME = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,63}\Z", "Lower-case letters, digits, dot, hyphen, underscore; up to 64.")
+NAME = RegexValidator(
+    r"^[a-z0-9][a-z0-9._-]{0,63}\Z", "Lower-case letters, digits, dot, hyphen, underscore; up to 64."
+)
 
 
 def between(low: float, high: float) -> list[MinValueValidator | MaxValueValidator]:
@@ -64,7 +66,9 @@ class IdSpace(models.Model):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(space__gte=0, space__lt=32_768), name="idspace_in_range")]
+        constraints = [
+            models.CheckConstraint(condition=Q(space__gte=0, space__lt=32_768), name="idspace_in_range")
+        ]
 
     def __str__(self) -> str:
         return f"space {self.space} of shard {self.shard}"
@@ -130,7 +134,9 @@ class Job(models.Model):
                 | Q(payload__isnull=True, payload_ref__isnull=False),
                 name="job_payload_or_ref",
             ),
-            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=99), name="job_priority_in_range"),
+            models.CheckConstraint(
+                condition=Q(priority__gte=0, priority__lte=99), name="job_priority_in_range"
+            ),
             models.CheckConstraint(
                 condition=Q(max_attempts__gte=1, max_attempts__lte=100), name="job_max_attempts_in_range"
             ),
@@ -165,7 +171,9 @@ class RequestKey(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["job_purged_at"], condition=Q(job_purged_at__isnull=False), name="requestkey_purge_idx"
+                fields=["job_purged_at"],
+                condition=Q(job_purged_at__isnull=False),
+                name="requestkey_purge_idx",
             )
         ]
 
@@ -194,7 +202,9 @@ class Lane(models.Model):
             )
         ]
         indexes = [
-            models.Index(fields=["queue_id", "priority"], condition=Q(is_active=True), name="lane_active_claim_idx")
+            models.Index(
+                fields=["queue_id", "priority"], condition=Q(is_active=True), name="lane_active_claim_idx"
+            )
         ]
 
     def __str__(self) -> str:
@@ -215,7 +225,9 @@ class Ticket(models.Model):
     attempt = models.SmallIntegerField(default=0)
     max_attempts = models.SmallIntegerField()
     crashes = models.SmallIntegerField(default=0)
-    lapses = models.SmallIntegerField(default=0, help_text="Leases that lapsed before anyone started the job.")
+    lapses = models.SmallIntegerField(
+        default=0, help_text="Leases that lapsed before anyone started the job."
+    )
     payload_version = models.SmallIntegerField(default=0)
     redrive_generation = models.SmallIntegerField(default=0)
     reconcile = models.BooleanField(default=False)
@@ -240,7 +252,9 @@ class ScheduledJob(Ticket):
     class Meta:
         indexes = [
             models.Index(fields=["due_at"], name="scheduled_due_promote_idx"),
-            models.Index(fields=["deadline"], condition=Q(deadline__isnull=False), name="scheduled_expire_idx"),
+            models.Index(
+                fields=["deadline"], condition=Q(deadline__isnull=False), name="scheduled_expire_idx"
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(reason__in=WaitReason.values), name="scheduled_reason_known")
@@ -265,7 +279,9 @@ class Lease(Ticket):
 
     position = models.DateTimeField()
     token = models.BinaryField(max_length=16)
-    token_id = models.BigIntegerField(null=True, help_text="The API token that claimed it; null: a local worker.")
+    token_id = models.BigIntegerField(
+        null=True, help_text="The API token that claimed it; null: a local worker."
+    )
     worker = models.CharField(max_length=100)
     claim_key = models.CharField(max_length=100, null=True)
     claim_hash = models.BinaryField(max_length=16, null=True)
@@ -280,13 +296,17 @@ class Lease(Ticket):
         indexes = [
             models.Index(fields=["expires_at"], name="lease_expiry_reap_idx"),
             models.Index(
-                fields=["claim_key", "token_id"], condition=Q(claim_key__isnull=False), name="lease_claim_key_idx"
+                fields=["claim_key", "token_id"],
+                condition=Q(claim_key__isnull=False),
+                name="lease_claim_key_idx",
             ),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(expires_at__lte=F("max_run_at")), name="lease_within_max_run"),
             models.CheckConstraint(condition=Q(generation__gte=1), name="lease_generation_positive"),
-            models.CheckConstraint(condition=Q(attempt__lte=F("max_attempts")), name="lease_attempt_within_max"),
+            models.CheckConstraint(
+                condition=Q(attempt__lte=F("max_attempts")), name="lease_attempt_within_max"
+            ),
         ]
 
 
@@ -315,8 +335,12 @@ class Attempt(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(outcome__in=AttemptOutcome.values), name="attempt_outcome_known"),
-            models.CheckConstraint(condition=Q(ended_at__gte=F("claimed_at")), name="attempt_ends_after_claim"),
+            models.CheckConstraint(
+                condition=Q(outcome__in=AttemptOutcome.values), name="attempt_outcome_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at__gte=F("claimed_at")), name="attempt_ends_after_claim"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -362,7 +386,9 @@ class SchedulerState(models.Model):
     at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["queue_id", "claim_class", "part", "-id"], name="schedulerstate_newest_idx")]
+        indexes = [
+            models.Index(fields=["queue_id", "claim_class", "part", "-id"], name="schedulerstate_newest_idx")
+        ]
 
     def __str__(self) -> str:
         return f"state {self.pk} of queue {self.queue_id}"

@@ -85,7 +85,9 @@ class QueuePolicy:
         elif not isinstance(asked, bool) and 0 <= asked < len(self.bands):
             return asked
         names = ", ".join(band.name for band in self.bands)
-        raise Invalid.at("/priority", f"Queue {self.name} has the bands 0 to {len(self.bands) - 1} ({names}).")
+        raise Invalid.at(
+            "/priority", f"Queue {self.name} has the bands 0 to {len(self.bands) - 1} ({names})."
+        )
 
 
 _POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands")]
@@ -165,7 +167,9 @@ def create_queue(
     _assign(queue, settings or {})
     with transaction.atomic():
         queue.save(force_insert=True)
-        audit.record("queue.create", f"queue:{name}", actor=actor, details={"preset": preset, **(settings or {})})
+        audit.record(
+            "queue.create", f"queue:{name}", actor=actor, details={"preset": preset, **(settings or {})}
+        )
     _require_reached(push(queue))
     return _remember(queue)
 
@@ -221,14 +225,19 @@ def _save(queue: Queue) -> None:
 def _assign(queue: Queue, settings: Mapping[str, Any]) -> None:
     unknown = [key for key in settings if key not in SETTABLE]
     if unknown:
-        raise Invalid.at(f"/{unknown[0]}", f"{unknown[0]} is not a setting; there are {', '.join(sorted(SETTABLE))}.")
+        raise Invalid.at(
+            f"/{unknown[0]}", f"{unknown[0]} is not a setting; there are {', '.join(sorted(SETTABLE))}."
+        )
     for key, value in settings.items():
         setattr(queue, key, value)
     try:
         queue.full_clean()
     except ValidationError as error:
         raise Invalid(
-            errors=[FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}") for key, texts in error.message_dict.items()]
+            errors=[
+                FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}")
+                for key, texts in error.message_dict.items()
+            ]
         ) from error
 
 

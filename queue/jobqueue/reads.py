@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from jobqueue.enqueue import Accepted, NewJob
 from jobqueue.limits import REREADS_MAX
+from jobqueue.states import State
 from jobqueue.types import Scope
 from jobsplatform import database, sql
 from jobsplatform.errors import NotFound, Unavailable
@@ -92,6 +96,44 @@ def job(job_id: int, *, scope: Scope) -> JobView:
     raise Unavailable("The job is moving; repeat.")
 
 
+def just_enqueued(accepted: Accepted, asked: NewJob) -> JobView | None:
+    """The view of a job that this call made, without reading it back. None: an earlier call had made it."""
+    stored = accepted.stored
+    if stored is None:
+        return None
+    text = None if asked.payload is None else asked.payload.encode()
+    return JobView(
+        job_id=accepted.job_id,
+        tenant_id=asked.tenant_id,
+        queue_id=asked.queue.id,
+        kind=asked.kind,
+        priority=asked.priority,
+        state=State.SCHEDULED if stored.is_delayed else State.READY,
+        request_key=asked.request_key,
+        payload_sha256=None if text is None else hashlib.sha256(text).hexdigest(),
+        payload_bytes=None if text is None else len(text),
+        payload_ref=asked.payload_ref,
+        dependency=asked.dependency,
+        attempts_used=0,
+        max_attempts=stored.max_attempts,
+        generation=0,
+        crashes=0,
+        redrive_generation=0,
+        not_before=stored.due_at,
+        deadline=stored.deadline,
+        created_at=stored.at,
+        due_at=stored.due_at if stored.is_delayed else None,
+        claimed_at=None,
+        expires_at=None,
+        finished_at=None,
+        cancel_requested=False,
+        error_class=None,
+        error_message=None,
+        error_at=None,
+        dead_reason=None,
+    )
+
+
 def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
     """Those of `job_ids` that exist for the caller."""
     by_alias: dict[str, list[int]] = {}
@@ -102,20 +144,27 @@ def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
     return {view.job_id: view for view in views}
 
 
-def page(wanted: JobFilter, *, scope: Scope, before: int | None, limit: int) -> tuple[list[JobView], int | None]:
+def page(
+    wanted: JobFilter, *, scope: Scope, before: int | None, limit: int
+) -> tuple[list[JobView], int | None]:
     """A page of jobs, newest first, and the id to go on below (None: that was all)."""
     params = asdict(wanted) | {"before": before, "limit": limit + 1} | scope.params()
     found = heapq.merge(
-        *([row[0] for row in sql.rows("jobqueue/job_page", params, alias=a)] for a in database.aliases().values()),
+        *(
+            [row[0] for row in sql.rows("jobqueue/job_page", params, alias=a)]
+            for a in database.aliases().values()
+        ),
         reverse=True,
     )
-    ids = [job_id for job_id, _ in zip(found, range(limit + 1))]
+    ids = list(itertools.islice(found, limit + 1))
     views = jobs(ids[:limit], scope=scope)
     shown = [views[job_id] for job_id in ids[:limit] if job_id in views and views[job_id].state is not None]
     return shown, ids[limit - 1] if len(ids) > limit else None
 
 
-def attempts(job_id: int, *, scope: Scope, before: int | None, limit: int) -> tuple[list[AttemptView], int | None]:
+def attempts(
+    job_id: int, *, scope: Scope, before: int | None, limit: int
+) -> tuple[list[AttemptView], int | None]:
     """A page of a job's attempts, newest first, and the generation to go on below. Raises NotFound."""
     job(job_id, scope=scope)
     params = {"job_id": job_id, "before": before, "limit": limit + 1, **scope.params()}

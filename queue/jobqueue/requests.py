@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from django.http import HttpRequest
 
@@ -59,7 +59,9 @@ class Reader:
                 _skip_rest(stream, line)
                 yield Request(f"line {number}", TooLarge(f"A line has at most {JOB_BODY_BYTES_MAX:,} bytes."))
             elif text:
-                yield self._request(f"line {number}", lambda text=text: strictjson.read(text, NEW_JOB.template))
+                yield self._request(
+                    f"line {number}", lambda text=text: strictjson.read(text, NEW_JOB.template)
+                )
 
     def files(self, folder: Path) -> Iterator[Request]:
         """One job a file below a folder, by name, except hidden ones."""
@@ -97,7 +99,9 @@ def from_texts(texts: Mapping[str, str | None]) -> dict[str, Any]:
 def files_of(folder: Path) -> list[Path]:
     """The files below a folder, sorted, except hidden ones."""
     found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(folder).parts))
+    return sorted(
+        path for path in found if not any(part[0] == "." for part in path.relative_to(folder).parts)
+    )
 
 
 def _with_payload(node: Node, payload: str | None) -> Node:
@@ -105,7 +109,9 @@ def _with_payload(node: Node, payload: str | None) -> Node:
         try:
             node["payload"] = strictjson.raw(payload)
         except Invalid as error:
-            raise Invalid.at("/payload", f"The payload is no JSON: {error.detail} (a text needs quotes)") from None
+            raise Invalid.at(
+                "/payload", f"The payload is not JSON (a text needs quotes): {error.detail}"
+            ) from None
     return node
 
 
@@ -121,7 +127,9 @@ def _of_file(path: Path, folder: Path) -> Node:
     name = str(path.relative_to(folder))
     if size <= PAYLOAD_BYTES_MAX:
         for members in _contents(data):
-            text = json.dumps({"name": name.encode("utf-8", "replace").decode()} | members, ensure_ascii=False)
+            text = json.dumps(
+                {"name": name.encode("utf-8", "replace").decode()} | members, ensure_ascii=False
+            )
             if len(text.encode()) <= PAYLOAD_BYTES_MAX:
                 return _with_payload(Node(), text)
     real = path.resolve()

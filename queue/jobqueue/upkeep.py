@@ -48,7 +48,9 @@ def fold(limit: int = 5_000) -> int:
 
 def sweep_lanes() -> int:
     """Wake lanes with work, put idle ones to sleep, raise the lower bounds of scans. Returns how many changed."""
-    return _counted(lambda alias: _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS) + _count("lane_low", alias))
+    return _counted(
+        lambda alias: _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS) + _count("lane_low", alias)
+    )
 
 
 def recheck_lanes() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from jobqueue.states import State
 from jobqueue.types import Scope
@@ -71,10 +72,10 @@ def find(
     return {ord_ - 1: _whereabouts(generations[ord_ - 1], state, *rest) for ord_, state, *rest in rows}
 
 
-def _whereabouts(generation: int, state: str | None, *rest: object) -> Whereabouts:
+def _whereabouts(generation: int, state: str | None, *rest: Any) -> Whereabouts:
     latest, lapsed, is_callers, payload_hash, *tail = rest
     finished_at, late, ended_by_caller, call_hash, *end = tail
-    return Whereabouts(  # type: ignore[arg-type]  # columns of one statement, in its order
+    return Whereabouts(
         state,
         generation,
         latest,
@@ -89,5 +90,5 @@ def _whereabouts(generation: int, state: str | None, *rest: object) -> Whereabou
     )
 
 
-def _bytes(value: object) -> bytes | None:
-    return None if value is None else bytes(value)  # type: ignore[call-overload, no-any-return]
+def _bytes(value: bytes | memoryview | None) -> bytes | None:
+    return None if value is None else bytes(value)

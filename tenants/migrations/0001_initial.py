@@ -9,7 +9,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -18,101 +17,237 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='TenantState',
+            name="TenantState",
             fields=[
-                ('tenant_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('version', models.BigIntegerField()),
-                ('weight', models.IntegerField(default=1)),
-                ('is_paused', models.BooleanField(default=False)),
-                ('max_running', models.IntegerField(null=True)),
-                ('limits_intake', models.BooleanField(default=False, help_text='Its limits on intake must be asked at enqueue.')),
+                ("tenant_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("version", models.BigIntegerField()),
+                ("weight", models.IntegerField(default=1)),
+                ("is_paused", models.BooleanField(default=False)),
+                ("max_running", models.IntegerField(null=True)),
+                (
+                    "limits_intake",
+                    models.BooleanField(
+                        default=False, help_text="Its limits on intake must be asked at enqueue."
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='AuditEntry',
+            name="AuditEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('tenant_id', models.BigIntegerField(null=True)),
-                ('actor', models.CharField(max_length=200)),
-                ('action', models.CharField(max_length=64)),
-                ('target', models.CharField(max_length=200)),
-                ('reason', models.TextField(blank=True)),
-                ('details', models.JSONField(default=dict)),
-                ('before_hash', models.BinaryField(max_length=32, null=True)),
-                ('after_hash', models.BinaryField(max_length=32, null=True)),
-                ('request_id', models.CharField(blank=True, max_length=100)),
-                ('at', models.DateTimeField()),
-                ('previous_hash', models.BinaryField(max_length=32)),
-                ('entry_hash', models.BinaryField(max_length=32)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("tenant_id", models.BigIntegerField(null=True)),
+                ("actor", models.CharField(max_length=200)),
+                ("action", models.CharField(max_length=64)),
+                ("target", models.CharField(max_length=200)),
+                ("reason", models.TextField(blank=True)),
+                ("details", models.JSONField(default=dict)),
+                ("before_hash", models.BinaryField(max_length=32, null=True)),
+                ("after_hash", models.BinaryField(max_length=32, null=True)),
+                ("request_id", models.CharField(blank=True, max_length=100)),
+                ("at", models.DateTimeField()),
+                ("previous_hash", models.BinaryField(max_length=32)),
+                ("entry_hash", models.BinaryField(max_length=32)),
             ],
             options={
-                'verbose_name_plural': 'audit entries',
-                'indexes': [models.Index(fields=['tenant_id', '-id'], name='audit_tenant_chain_idx'), models.Index(fields=['target', '-id'], name='audit_target_idx')],
+                "verbose_name_plural": "audit entries",
+                "indexes": [
+                    models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
+                    models.Index(fields=["target", "-id"], name="audit_target_idx"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9-]{0,62}\\Z', 'Lower-case letters, digits and hyphens, 1 to 63 characters.')])),
-                ('name', models.CharField(blank=True, max_length=200)),
-                ('weight', models.PositiveIntegerField(default=1, validators=[django.core.validators.MinValueValidator(1)])),
-                ('is_suspended', models.BooleanField(default=False)),
-                ('is_paused', models.BooleanField(default=False, help_text='No job of a paused tenant is started.')),
-                ('version', models.BigIntegerField(default=1, editable=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=63,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9-]{0,62}\\Z",
+                                "Lower-case letters, digits and hyphens, 1 to 63 characters.",
+                            )
+                        ],
+                    ),
+                ),
+                ("name", models.CharField(blank=True, max_length=200)),
+                (
+                    "weight",
+                    models.PositiveIntegerField(
+                        default=1, validators=[django.core.validators.MinValueValidator(1)]
+                    ),
+                ),
+                ("is_suspended", models.BooleanField(default=False)),
+                (
+                    "is_paused",
+                    models.BooleanField(default=False, help_text="No job of a paused tenant is started."),
+                ),
+                ("version", models.BigIntegerField(default=1, editable=False)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('weight__gte', 1)), name='tenant_weight_positive')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("weight__gte", 1)), name="tenant_weight_positive"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ApiToken',
+            name="ApiToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(editable=False, max_length=16, unique=True)),
-                ('digest', models.BinaryField(max_length=32)),
-                ('previous_digest', models.BinaryField(max_length=32, null=True)),
-                ('previous_until', models.DateTimeField(editable=False, null=True)),
-                ('name', models.CharField(blank=True, max_length=200)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=20), size=None)),
-                ('queues', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64), blank=True, null=True, size=None)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('tenant', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, to='tenants.tenant')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.CharField(editable=False, max_length=16, unique=True)),
+                ("digest", models.BinaryField(max_length=32)),
+                ("previous_digest", models.BinaryField(max_length=32, null=True)),
+                ("previous_until", models.DateTimeField(editable=False, null=True)),
+                ("name", models.CharField(blank=True, max_length=200)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=20), size=None
+                    ),
+                ),
+                (
+                    "queues",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=64), blank=True, null=True, size=None
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Quota',
+            name="Quota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('queue', models.CharField(blank=True, help_text='Empty: over all queues.', max_length=64)),
-                ('band', models.SmallIntegerField(blank=True, help_text="A band's index; empty: over all bands.", null=True)),
-                ('max_running', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_depth', models.PositiveIntegerField(blank=True, help_text='Jobs that wait.', null=True)),
-                ('enqueue_rate_per_s', models.FloatField(blank=True, null=True)),
-                ('enqueue_burst', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_payload_bytes', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_schedules', models.PositiveIntegerField(blank=True, null=True)),
-                ('weight', models.PositiveIntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)])),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='tenants.tenant')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("queue", models.CharField(blank=True, help_text="Empty: over all queues.", max_length=64)),
+                (
+                    "band",
+                    models.SmallIntegerField(
+                        blank=True, help_text="A band's index; empty: over all bands.", null=True
+                    ),
+                ),
+                ("max_running", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "max_depth",
+                    models.PositiveIntegerField(blank=True, help_text="Jobs that wait.", null=True),
+                ),
+                ("enqueue_rate_per_s", models.FloatField(blank=True, null=True)),
+                ("enqueue_burst", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_payload_bytes", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_schedules", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "weight",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)]
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="tenants.tenant"),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'queue', 'band'), name='quota_once_per_scope', nulls_distinct=False), models.CheckConstraint(condition=models.Q(('band__isnull', True), models.Q(('queue', ''), _negated=True), _connector='OR'), name='quota_band_needs_queue'), models.CheckConstraint(condition=models.Q(('enqueue_rate_per_s__isnull', True), ('enqueue_rate_per_s__gt', 0), _connector='OR'), name='quota_rate_positive')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("tenant", "queue", "band"), name="quota_once_per_scope", nulls_distinct=False
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("band__isnull", True), models.Q(("queue", ""), _negated=True), _connector="OR"
+                        ),
+                        name="quota_band_needs_queue",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("enqueue_rate_per_s__isnull", True),
+                            ("enqueue_rate_per_s__gt", 0),
+                            _connector="OR",
+                        ),
+                        name="quota_rate_positive",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('operator', 'Operator'), ('admin', 'Admin')], default='viewer', max_length=20)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='tenants.tenant')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[("viewer", "Viewer"), ("operator", "Operator"), ("admin", "Admin")],
+                        default="viewer",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="tenants.tenant"),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'user'), name='membership_once_per_user')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "user"), name="membership_once_per_user")
+                ],
             },
         ),
     ]

@@ -11,6 +11,7 @@ from django.db import connections
 
 from jobqueue import policies
 from jobqueue.api import working
+from jobqueue.models import Queue
 from jobsplatform import http
 from tenants import access, registry
 from tenants.models import ApiToken
@@ -61,23 +62,22 @@ def test_nothing_to_do_is_an_empty_list(acme: Api) -> None:
     assert response.json()["server_time"].endswith("Z")
 
 
+BAD_CLAIMS: dict[str, list[Any]] = {
+    "limit": [0, -1, 101, "10", 1.5, True, None, 2**63],
+    "lease_s": [0, -5, 43_201, None],
+    "wait_s": [-1, 21, 0.5],
+    "queue": ["absent", "", "x" * 65, 1, None],
+    "capabilities": [[], "a", None],
+    "max_priority": [-1, 100, "P0"],
+    "worker": ["w" * 101],
+    "claim_key": ["", "k" * 101],
+    "prefetch": [1],
+    "unknown": [1],
+}
+
+
 @pytest.mark.parametrize(
-    "members",
-    [
-        *({"limit": value} for value in (0, -1, 101, "10", 1.5, True, None, 2**63)),
-        *({"lease_s": value} for value in (0, -5, 43_201, None)),
-        *({"wait_s": value} for value in (-1, 21, 0.5)),
-        *({"queue": value} for value in ("absent", "", "x" * 65, 1, None)),
-        *({"capabilities": value} for value in ([], "a", None)),
-        *({"max_priority": value} for value in (-1, 100, "P0")),
-        *(
-            {"worker": "w" * 101},
-            {"claim_key": ""},
-            {"claim_key": "k" * 101},
-            {"prefetch": 1},
-            {"unknown": 1},
-        ),
-    ],
+    "members", [{name: value} for name, values in BAD_CLAIMS.items() for value in values]
 )
 def test_a_bad_claim_is_refused_and_touches_nothing(acme: Api, members: dict[str, Any]) -> None:
     job_id = acme.enqueue()
@@ -173,7 +173,7 @@ def test_a_parked_claim_gets_what_comes_and_holds_no_connection_meanwhile(
 
 def _restore_default_queue() -> None:
     """Tests with real transactions begin with empty tables."""
-    if not policies.Queue.objects.filter(name="default").exists():
+    if not Queue.objects.filter(name="default").exists():
         policies.create_queue("default", actor="test")
 
 
@@ -347,14 +347,14 @@ def test_settling_answers_complete_then_fail_then_release_then_renew(acme: Api) 
 def test_settling_nothing_is_fine_and_too_much_is_not(acme: Api) -> None:
     assert acme.post("/v1/leases/settle").json() == {"results": []}
     assert pointers(acme.post("/v1/leases/settle", {"complete": [{}] * 1_001})) == ["/complete"]
-    split = {"complete": [{}] * 600, "renew": [{}] * 600}
+    split: dict[str, Any] = {"complete": [{}] * 600, "renew": [{}] * 600}
     assert code(acme.post("/v1/leases/settle", split)) == (400, "invalid")
 
 
 def test_a_bad_job_id_in_a_settlement_is_not_found_and_harmless(acme: Api) -> None:
     receipt = '"generation":1,"lease_token":"x"'
     ids = ("\\ud83d", "x", "\\u0000")
-    items = ",".join(f"{{\"job_id\":\"{job_id}\",{receipt}}}" for job_id in ids)
-    body = f"{{\"renew\":[{items}]}}"
+    items = ",".join(f'{{"job_id":"{job_id}",{receipt}}}' for job_id in ids)
+    body = f'{{"renew":[{items}]}}'
     results = acme.post("/v1/leases/settle", body.encode()).json()["results"]
     assert [result["status"] for result in results] == [400, 404, 400]

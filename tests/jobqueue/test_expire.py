@@ -62,13 +62,13 @@ def test_a_running_job_is_left_to_its_worker() -> None:
     assert cast.complete(lease, now=at(12)).late
 
 
-def test_a_prefetched_job_that_nobody_started_expires_without_a_dead_letter() -> None:
-    """No try was made: the deadline passed before the first."""
+def test_a_job_that_was_claimed_and_given_back_is_a_dead_letter() -> None:
+    """The deadline passed after the first claim, tried or not."""
     job_id = cast.enqueue(now=at(0), deadline=at(100))
     cast.claim_one(now=at(0), prefetch=True)
     upkeep.reap(now=at(30))
     upkeep.expire(now=at(100))
-    assert reads.job(job_id, scope=FLEET).state in ("expired", "dead")
+    assert reads.job(job_id, scope=FLEET).dead_reason == "deadline_exceeded"
 
 
 def test_a_pass_takes_the_earliest_deadlines_first() -> None:

@@ -137,7 +137,7 @@ def test_a_release_past_the_deadline_does_not_hide_it() -> None:
 
 
 def test_a_release_is_history() -> None:
-    lease = cast.leased(now=at(0), )
+    lease = cast.leased(now=at(0))
     cast.release(lease, now=at(2))
     attempt = cast.row("queue_attempt", lease.job_id)
     assert (attempt["outcome"], attempt["led_to"], attempt["attempt"]) == ("released", "ready", 1)

@@ -226,10 +226,12 @@ def _item(call: Call, checked: Checked, queue_of: QueueOf, parent: str) -> NewJo
 
 def shown(accepted: Accepted, asked: NewJob, call: Call) -> Members:
     """The accepted job as it stands now. Of a purged one, what its request key still tells."""
-    try:
-        view = reads.job(accepted.job_id, scope=Scope(tenant_id=asked.tenant_id))
-    except NotFound:
-        return _purged(accepted, asked, call)
+    view = reads.just_enqueued(accepted, asked)
+    if view is None:
+        try:
+            view = reads.job(accepted.job_id, scope=Scope(tenant_id=asked.tenant_id))
+        except NotFound:
+            return _purged(accepted, asked, call)
     return {**next(names.jobs([view])), "replayed": accepted.replayed}
 
 

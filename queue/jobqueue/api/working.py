@@ -16,10 +16,10 @@ from jobqueue.api.calls import queue_in_body, require_queue, scope_of
 from jobqueue.api.wire import Members
 from jobqueue.claiming import ClaimRequest, Lease, claim
 from jobqueue.ids import parse_id, parse_token
-from jobqueue.limits import BATCH_BODY_BYTES_MAX, JOB_BODY_BYTES_MAX
+from jobqueue.limits import BATCH_BODY_BYTES_MAX, JOB_BODY_BYTES_MAX, SETTLE_ITEMS_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
-from jobsplatform.errors import JobsPlatformError
+from jobsplatform.errors import Invalid, JobsPlatformError
 from jobsplatform.http import Call, Endpoint, Reply, listing, stopping
 from jobsplatform.instants import format_instant
 from jobsplatform.problem import document
@@ -102,6 +102,10 @@ class Settle(Endpoint):
     body = bodies.SETTLE
     body_bytes_max = BATCH_BODY_BYTES_MAX
     replies = {200: wire.ITEM_RESULTS}
+
+    def check(self, call: Call) -> None:
+        if sum(len(call.body[name]) for name in SETTLE_ORDER) > SETTLE_ITEMS_MAX:
+            raise Invalid.at("", f"More than {SETTLE_ITEMS_MAX:,} items in all.", "length")
 
     def act(self, call: Call) -> Reply:
         scope = scope_of(call)

@@ -6,323 +6,697 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Horizon',
+            name="Horizon",
             fields=[
-                ('at', models.DateTimeField(primary_key=True, serialize=False)),
-                ('next_xid', models.BigIntegerField()),
+                ("at", models.DateTimeField(primary_key=True, serialize=False)),
+                ("next_xid", models.BigIntegerField()),
             ],
         ),
         migrations.CreateModel(
-            name='LaneDelta',
+            name="LaneDelta",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('lane_id', models.BigIntegerField()),
-                ('at', models.DateTimeField()),
-                ('started', models.IntegerField(db_default=0)),
-                ('succeeded', models.IntegerField(db_default=0)),
-                ('failed', models.IntegerField(db_default=0)),
-                ('retried', models.IntegerField(db_default=0)),
-                ('lease_lost', models.IntegerField(db_default=0)),
-                ('dead', models.IntegerField(db_default=0)),
-                ('service_ms', models.BigIntegerField(db_default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("lane_id", models.BigIntegerField()),
+                ("at", models.DateTimeField()),
+                ("started", models.IntegerField(db_default=0)),
+                ("succeeded", models.IntegerField(db_default=0)),
+                ("failed", models.IntegerField(db_default=0)),
+                ("retried", models.IntegerField(db_default=0)),
+                ("lease_lost", models.IntegerField(db_default=0)),
+                ("dead", models.IntegerField(db_default=0)),
+                ("service_ms", models.BigIntegerField(db_default=0)),
             ],
         ),
         migrations.CreateModel(
-            name='Queue',
+            name="Queue",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=64, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9._-]{0,63}\\Z', 'Lower-case letters, digits, dot, hyphen, underscore; up to 64.')])),
-                ('preset', models.CharField(default='five', max_length=20)),
-                ('bands', models.JSONField(help_text='Most urgent first: name, weight, strict, bulk.')),
-                ('default_priority', models.SmallIntegerField(default=2)),
-                ('lease_s', models.IntegerField(default=30, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(43200)])),
-                ('max_run_s', models.IntegerField(default=43200, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(604800)])),
-                ('max_attempts', models.SmallIntegerField(default=5, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)])),
-                ('max_crashes', models.SmallIntegerField(default=3, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)])),
-                ('max_releases', models.IntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000000)])),
-                ('backoff_base_s', models.FloatField(default=2, validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(86400)])),
-                ('backoff_cap_s', models.FloatField(default=3600, validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(86400)])),
-                ('max_redrives', models.SmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)])),
-                ('retry_budget_share', models.FloatField(default=0.2, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(10)])),
-                ('retry_budget_window_s', models.IntegerField(default=60, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(3600)])),
-                ('retry_budget_burst', models.IntegerField(default=100, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(1000000)])),
-                ('ageing_s', models.IntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(604800)])),
-                ('reserved_share', models.FloatField(default=0.05, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(0.5)])),
-                ('depth_limit', models.BigIntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)])),
-                ('dedup_window_s', models.IntegerField(default=600, validators=[django.core.validators.MinValueValidator(60), django.core.validators.MaxValueValidator(2592000)])),
-                ('key_window_s', models.IntegerField(default=1209600, validators=[django.core.validators.MinValueValidator(60), django.core.validators.MaxValueValidator(2592000)])),
-                ('retention_s', models.IntegerField(default=2592000, validators=[django.core.validators.MinValueValidator(3600)])),
-                ('age_objective_s', models.JSONField(blank=True, help_text='Band name to seconds.', null=True)),
-                ('is_dispatch_paused', models.BooleanField(default=False)),
-                ('is_intake_paused', models.BooleanField(default=False)),
-                ('version', models.BigIntegerField(default=1, editable=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=64,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9._-]{0,63}\\Z",
+                                "Lower-case letters, digits, dot, hyphen, underscore; up to 64.",
+                            )
+                        ],
+                    ),
+                ),
+                ("preset", models.CharField(default="five", max_length=20)),
+                ("bands", models.JSONField(help_text="Most urgent first: name, weight, strict, bulk.")),
+                ("default_priority", models.SmallIntegerField(default=2)),
+                (
+                    "lease_s",
+                    models.IntegerField(
+                        default=30,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(43200),
+                        ],
+                    ),
+                ),
+                (
+                    "max_run_s",
+                    models.IntegerField(
+                        default=43200,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(604800),
+                        ],
+                    ),
+                ),
+                (
+                    "max_attempts",
+                    models.SmallIntegerField(
+                        default=5,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(100),
+                        ],
+                    ),
+                ),
+                (
+                    "max_crashes",
+                    models.SmallIntegerField(
+                        default=3,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(100),
+                        ],
+                    ),
+                ),
+                (
+                    "max_releases",
+                    models.IntegerField(
+                        blank=True,
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(1000000),
+                        ],
+                    ),
+                ),
+                (
+                    "backoff_base_s",
+                    models.FloatField(
+                        default=2,
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(86400),
+                        ],
+                    ),
+                ),
+                (
+                    "backoff_cap_s",
+                    models.FloatField(
+                        default=3600,
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(86400),
+                        ],
+                    ),
+                ),
+                (
+                    "max_redrives",
+                    models.SmallIntegerField(
+                        default=10,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(1000),
+                        ],
+                    ),
+                ),
+                (
+                    "retry_budget_share",
+                    models.FloatField(
+                        default=0.2,
+                        validators=[
+                            django.core.validators.MinValueValidator(0),
+                            django.core.validators.MaxValueValidator(10),
+                        ],
+                    ),
+                ),
+                (
+                    "retry_budget_window_s",
+                    models.IntegerField(
+                        default=60,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(3600),
+                        ],
+                    ),
+                ),
+                (
+                    "retry_budget_burst",
+                    models.IntegerField(
+                        default=100,
+                        validators=[
+                            django.core.validators.MinValueValidator(0),
+                            django.core.validators.MaxValueValidator(1000000),
+                        ],
+                    ),
+                ),
+                (
+                    "ageing_s",
+                    models.IntegerField(
+                        blank=True,
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(604800),
+                        ],
+                    ),
+                ),
+                (
+                    "reserved_share",
+                    models.FloatField(
+                        default=0.05,
+                        validators=[
+                            django.core.validators.MinValueValidator(0),
+                            django.core.validators.MaxValueValidator(0.5),
+                        ],
+                    ),
+                ),
+                (
+                    "depth_limit",
+                    models.BigIntegerField(
+                        blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)]
+                    ),
+                ),
+                (
+                    "dedup_window_s",
+                    models.IntegerField(
+                        default=600,
+                        validators=[
+                            django.core.validators.MinValueValidator(60),
+                            django.core.validators.MaxValueValidator(2592000),
+                        ],
+                    ),
+                ),
+                (
+                    "key_window_s",
+                    models.IntegerField(
+                        default=1209600,
+                        validators=[
+                            django.core.validators.MinValueValidator(60),
+                            django.core.validators.MaxValueValidator(2592000),
+                        ],
+                    ),
+                ),
+                (
+                    "retention_s",
+                    models.IntegerField(
+                        default=2592000, validators=[django.core.validators.MinValueValidator(3600)]
+                    ),
+                ),
+                (
+                    "age_objective_s",
+                    models.JSONField(blank=True, help_text="Band name to seconds.", null=True),
+                ),
+                ("is_dispatch_paused", models.BooleanField(default=False)),
+                ("is_intake_paused", models.BooleanField(default=False)),
+                ("version", models.BigIntegerField(default=1, editable=False)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('pk', models.CompositePrimaryKey('job_id', 'generation', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('job_id', models.BigIntegerField()),
-                ('generation', models.IntegerField()),
-                ('attempt', models.SmallIntegerField()),
-                ('redrive_generation', models.SmallIntegerField()),
-                ('token_hash', models.BinaryField(max_length=16)),
-                ('call_hash', models.BinaryField(max_length=16, null=True)),
-                ('worker', models.CharField(max_length=100)),
-                ('claimed_at', models.DateTimeField()),
-                ('ended_at', models.DateTimeField()),
-                ('next_at', models.DateTimeField(null=True)),
-                ('service_ms', models.BigIntegerField()),
-                ('outcome', models.CharField(choices=[('succeeded', 'Succeeded'), ('failed', 'Failed'), ('released', 'Released'), ('lease_lost', 'Lease Lost'), ('cancelled', 'Cancelled')], max_length=10)),
-                ('led_to', models.CharField(max_length=10)),
-                ('reason', models.CharField(max_length=20, null=True)),
-                ('error_class', models.CharField(max_length=20, null=True)),
-                ('message', models.TextField(null=True)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "job_id", "generation", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("job_id", models.BigIntegerField()),
+                ("generation", models.IntegerField()),
+                ("attempt", models.SmallIntegerField()),
+                ("redrive_generation", models.SmallIntegerField()),
+                ("token_hash", models.BinaryField(max_length=16)),
+                ("call_hash", models.BinaryField(max_length=16, null=True)),
+                ("worker", models.CharField(max_length=100)),
+                ("claimed_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField()),
+                ("next_at", models.DateTimeField(null=True)),
+                ("service_ms", models.BigIntegerField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("released", "Released"),
+                            ("lease_lost", "Lease Lost"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("led_to", models.CharField(max_length=10)),
+                ("reason", models.CharField(max_length=20, null=True)),
+                ("error_class", models.CharField(max_length=20, null=True)),
+                ("message", models.TextField(null=True)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('outcome__in', ['succeeded', 'failed', 'released', 'lease_lost', 'cancelled'])), name='attempt_outcome_known'), models.CheckConstraint(condition=models.Q(('ended_at__gte', models.F('claimed_at'))), name='attempt_ends_after_claim')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("outcome__in", ["succeeded", "failed", "released", "lease_lost", "cancelled"])
+                        ),
+                        name="attempt_outcome_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("ended_at__gte", models.F("claimed_at"))),
+                        name="attempt_ends_after_claim",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='IdSpace',
+            name="IdSpace",
             fields=[
-                ('space', models.IntegerField(primary_key=True, serialize=False)),
-                ('shard', models.SmallIntegerField()),
-                ('reason', models.CharField(blank=True, max_length=200)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ("space", models.IntegerField(primary_key=True, serialize=False)),
+                ("shard", models.SmallIntegerField()),
+                ("reason", models.CharField(blank=True, max_length=200)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('space__gte', 0), ('space__lt', 32768)), name='idspace_in_range')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("space__gte", 0), ("space__lt", 32768)), name="idspace_in_range"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('tenant_id', models.BigIntegerField()),
-                ('queue_id', models.BigIntegerField()),
-                ('priority', models.SmallIntegerField()),
-                ('max_attempts', models.SmallIntegerField()),
-                ('created_at', models.DateTimeField()),
-                ('not_before', models.DateTimeField(null=True)),
-                ('deadline', models.DateTimeField(null=True)),
-                ('kind', models.CharField(max_length=64)),
-                ('payload', models.TextField(null=True)),
-                ('payload_ref', models.TextField(null=True)),
-                ('request_key', models.TextField(null=True)),
-                ('dependency', models.CharField(max_length=64, null=True)),
-                ('traceparent', models.TextField(null=True)),
+                ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("tenant_id", models.BigIntegerField()),
+                ("queue_id", models.BigIntegerField()),
+                ("priority", models.SmallIntegerField()),
+                ("max_attempts", models.SmallIntegerField()),
+                ("created_at", models.DateTimeField()),
+                ("not_before", models.DateTimeField(null=True)),
+                ("deadline", models.DateTimeField(null=True)),
+                ("kind", models.CharField(max_length=64)),
+                ("payload", models.TextField(null=True)),
+                ("payload_ref", models.TextField(null=True)),
+                ("request_key", models.TextField(null=True)),
+                ("dependency", models.CharField(max_length=64, null=True)),
+                ("traceparent", models.TextField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['tenant_id', '-id'], name='job_tenant_list_idx')],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('payload__isnull', False), ('payload_ref__isnull', True)), models.Q(('payload__isnull', True), ('payload_ref__isnull', False)), _connector='OR'), name='job_payload_or_ref'), models.CheckConstraint(condition=models.Q(('priority__gte', 0), ('priority__lte', 99)), name='job_priority_in_range'), models.CheckConstraint(condition=models.Q(('max_attempts__gte', 1), ('max_attempts__lte', 100)), name='job_max_attempts_in_range')],
+                "indexes": [models.Index(fields=["tenant_id", "-id"], name="job_tenant_list_idx")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("payload__isnull", False), ("payload_ref__isnull", True)),
+                            models.Q(("payload__isnull", True), ("payload_ref__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="job_payload_or_ref",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority__gte", 0), ("priority__lte", 99)),
+                        name="job_priority_in_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("max_attempts__gte", 1), ("max_attempts__lte", 100)),
+                        name="job_max_attempts_in_range",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Lane',
+            name="Lane",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('queue_id', models.BigIntegerField()),
-                ('priority', models.SmallIntegerField()),
-                ('tenant_id', models.BigIntegerField()),
-                ('kind', models.CharField(max_length=64)),
-                ('dependency', models.CharField(blank=True, default='', max_length=64)),
-                ('is_active', models.BooleanField(default=True)),
-                ('low', models.DateTimeField(help_text='No fresh ready row of this lane has an older position.')),
-                ('used_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("queue_id", models.BigIntegerField()),
+                ("priority", models.SmallIntegerField()),
+                ("tenant_id", models.BigIntegerField()),
+                ("kind", models.CharField(max_length=64)),
+                ("dependency", models.CharField(blank=True, default="", max_length=64)),
+                ("is_active", models.BooleanField(default=True)),
+                (
+                    "low",
+                    models.DateTimeField(help_text="No fresh ready row of this lane has an older position."),
+                ),
+                ("used_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('is_active', True)), fields=['queue_id', 'priority'], name='lane_active_claim_idx')],
-                'constraints': [models.UniqueConstraint(fields=('queue_id', 'priority', 'tenant_id', 'kind', 'dependency'), name='lane_once')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("is_active", True)),
+                        fields=["queue_id", "priority"],
+                        name="lane_active_claim_idx",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("queue_id", "priority", "tenant_id", "kind", "dependency"), name="lane_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='LaneMinute',
+            name="LaneMinute",
             fields=[
-                ('pk', models.CompositePrimaryKey('lane_id', 'minute', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('lane_id', models.BigIntegerField()),
-                ('minute', models.DateTimeField()),
-                ('started', models.BigIntegerField(db_default=0)),
-                ('succeeded', models.BigIntegerField(db_default=0)),
-                ('failed', models.BigIntegerField(db_default=0)),
-                ('retried', models.BigIntegerField(db_default=0)),
-                ('lease_lost', models.BigIntegerField(db_default=0)),
-                ('dead', models.BigIntegerField(db_default=0)),
-                ('service_ms', models.BigIntegerField(db_default=0)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "lane_id", "minute", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("lane_id", models.BigIntegerField()),
+                ("minute", models.DateTimeField()),
+                ("started", models.BigIntegerField(db_default=0)),
+                ("succeeded", models.BigIntegerField(db_default=0)),
+                ("failed", models.BigIntegerField(db_default=0)),
+                ("retried", models.BigIntegerField(db_default=0)),
+                ("lease_lost", models.BigIntegerField(db_default=0)),
+                ("dead", models.BigIntegerField(db_default=0)),
+                ("service_ms", models.BigIntegerField(db_default=0)),
             ],
             options={
-                'indexes': [models.Index(fields=['minute'], name='laneminute_purge_idx')],
+                "indexes": [models.Index(fields=["minute"], name="laneminute_purge_idx")],
             },
         ),
         migrations.CreateModel(
-            name='Lease',
+            name="Lease",
             fields=[
-                ('job_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('lane_id', models.BigIntegerField()),
-                ('first_ready_at', models.DateTimeField(help_text='When the job first became ready.', null=True)),
-                ('deadline', models.DateTimeField(null=True)),
-                ('generation', models.IntegerField(default=0)),
-                ('releases', models.IntegerField(default=0)),
-                ('attempt', models.SmallIntegerField(default=0)),
-                ('max_attempts', models.SmallIntegerField()),
-                ('crashes', models.SmallIntegerField(default=0)),
-                ('lapses', models.SmallIntegerField(default=0, help_text='Leases that lapsed before anyone started the job.')),
-                ('payload_version', models.SmallIntegerField(default=0)),
-                ('redrive_generation', models.SmallIntegerField(default=0)),
-                ('reconcile', models.BooleanField(default=False)),
-                ('checkpoint', models.TextField(null=True)),
-                ('position', models.DateTimeField()),
-                ('token', models.BinaryField(max_length=16)),
-                ('token_id', models.BigIntegerField(help_text='The API token that claimed it; null: a local worker.', null=True)),
-                ('worker', models.CharField(max_length=100)),
-                ('claim_key', models.CharField(max_length=100, null=True)),
-                ('claim_hash', models.BinaryField(max_length=16, null=True)),
-                ('lease_s', models.IntegerField()),
-                ('is_started', models.BooleanField()),
-                ('cancel_requested', models.BooleanField(default=False)),
-                ('claimed_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('max_run_at', models.DateTimeField()),
+                ("job_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("lane_id", models.BigIntegerField()),
+                (
+                    "first_ready_at",
+                    models.DateTimeField(help_text="When the job first became ready.", null=True),
+                ),
+                ("deadline", models.DateTimeField(null=True)),
+                ("generation", models.IntegerField(default=0)),
+                ("releases", models.IntegerField(default=0)),
+                ("attempt", models.SmallIntegerField(default=0)),
+                ("max_attempts", models.SmallIntegerField()),
+                ("crashes", models.SmallIntegerField(default=0)),
+                (
+                    "lapses",
+                    models.SmallIntegerField(
+                        default=0, help_text="Leases that lapsed before anyone started the job."
+                    ),
+                ),
+                ("payload_version", models.SmallIntegerField(default=0)),
+                ("redrive_generation", models.SmallIntegerField(default=0)),
+                ("reconcile", models.BooleanField(default=False)),
+                ("checkpoint", models.TextField(null=True)),
+                ("position", models.DateTimeField()),
+                ("token", models.BinaryField(max_length=16)),
+                (
+                    "token_id",
+                    models.BigIntegerField(
+                        help_text="The API token that claimed it; null: a local worker.", null=True
+                    ),
+                ),
+                ("worker", models.CharField(max_length=100)),
+                ("claim_key", models.CharField(max_length=100, null=True)),
+                ("claim_hash", models.BinaryField(max_length=16, null=True)),
+                ("lease_s", models.IntegerField()),
+                ("is_started", models.BooleanField()),
+                ("cancel_requested", models.BooleanField(default=False)),
+                ("claimed_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("max_run_at", models.DateTimeField()),
             ],
             options={
-                'indexes': [models.Index(fields=['expires_at'], name='lease_expiry_reap_idx'), models.Index(condition=models.Q(('claim_key__isnull', False)), fields=['claim_key', 'token_id'], name='lease_claim_key_idx')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('expires_at__lte', models.F('max_run_at'))), name='lease_within_max_run'), models.CheckConstraint(condition=models.Q(('generation__gte', 1)), name='lease_generation_positive'), models.CheckConstraint(condition=models.Q(('attempt__lte', models.F('max_attempts'))), name='lease_attempt_within_max')],
+                "indexes": [
+                    models.Index(fields=["expires_at"], name="lease_expiry_reap_idx"),
+                    models.Index(
+                        condition=models.Q(("claim_key__isnull", False)),
+                        fields=["claim_key", "token_id"],
+                        name="lease_claim_key_idx",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("expires_at__lte", models.F("max_run_at"))),
+                        name="lease_within_max_run",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("generation__gte", 1)), name="lease_generation_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("attempt__lte", models.F("max_attempts"))),
+                        name="lease_attempt_within_max",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='PolicyRow',
+            name="PolicyRow",
             fields=[
-                ('queue_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('version', models.BigIntegerField()),
-                ('name', models.CharField(max_length=64)),
-                ('bands', models.JSONField()),
-                ('lease_s', models.IntegerField()),
-                ('max_run_s', models.IntegerField()),
-                ('max_attempts', models.SmallIntegerField()),
-                ('max_crashes', models.SmallIntegerField()),
-                ('max_releases', models.IntegerField(null=True)),
-                ('backoff_base_s', models.FloatField()),
-                ('backoff_cap_s', models.FloatField()),
-                ('max_redrives', models.SmallIntegerField()),
-                ('key_window_s', models.IntegerField()),
-                ('dedup_window_s', models.IntegerField()),
-                ('retention_s', models.IntegerField()),
-                ('is_dispatch_paused', models.BooleanField()),
-                ('is_intake_paused', models.BooleanField()),
+                ("queue_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("version", models.BigIntegerField()),
+                ("name", models.CharField(max_length=64)),
+                ("bands", models.JSONField()),
+                ("lease_s", models.IntegerField()),
+                ("max_run_s", models.IntegerField()),
+                ("max_attempts", models.SmallIntegerField()),
+                ("max_crashes", models.SmallIntegerField()),
+                ("max_releases", models.IntegerField(null=True)),
+                ("backoff_base_s", models.FloatField()),
+                ("backoff_cap_s", models.FloatField()),
+                ("max_redrives", models.SmallIntegerField()),
+                ("key_window_s", models.IntegerField()),
+                ("dedup_window_s", models.IntegerField()),
+                ("retention_s", models.IntegerField()),
+                ("is_dispatch_paused", models.BooleanField()),
+                ("is_intake_paused", models.BooleanField()),
             ],
             options={
-                'indexes': [models.Index(fields=['name'], name='policy_name_idx')],
+                "indexes": [models.Index(fields=["name"], name="policy_name_idx")],
             },
         ),
         migrations.CreateModel(
-            name='ReadyJob',
+            name="ReadyJob",
             fields=[
-                ('job_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('lane_id', models.BigIntegerField()),
-                ('first_ready_at', models.DateTimeField(help_text='When the job first became ready.', null=True)),
-                ('deadline', models.DateTimeField(null=True)),
-                ('generation', models.IntegerField(default=0)),
-                ('releases', models.IntegerField(default=0)),
-                ('attempt', models.SmallIntegerField(default=0)),
-                ('max_attempts', models.SmallIntegerField()),
-                ('crashes', models.SmallIntegerField(default=0)),
-                ('lapses', models.SmallIntegerField(default=0, help_text='Leases that lapsed before anyone started the job.')),
-                ('payload_version', models.SmallIntegerField(default=0)),
-                ('redrive_generation', models.SmallIntegerField(default=0)),
-                ('reconcile', models.BooleanField(default=False)),
-                ('checkpoint', models.TextField(null=True)),
-                ('position', models.DateTimeField()),
-                ('fresh', models.BooleanField(default=True)),
+                ("job_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("lane_id", models.BigIntegerField()),
+                (
+                    "first_ready_at",
+                    models.DateTimeField(help_text="When the job first became ready.", null=True),
+                ),
+                ("deadline", models.DateTimeField(null=True)),
+                ("generation", models.IntegerField(default=0)),
+                ("releases", models.IntegerField(default=0)),
+                ("attempt", models.SmallIntegerField(default=0)),
+                ("max_attempts", models.SmallIntegerField()),
+                ("crashes", models.SmallIntegerField(default=0)),
+                (
+                    "lapses",
+                    models.SmallIntegerField(
+                        default=0, help_text="Leases that lapsed before anyone started the job."
+                    ),
+                ),
+                ("payload_version", models.SmallIntegerField(default=0)),
+                ("redrive_generation", models.SmallIntegerField(default=0)),
+                ("reconcile", models.BooleanField(default=False)),
+                ("checkpoint", models.TextField(null=True)),
+                ("position", models.DateTimeField()),
+                ("fresh", models.BooleanField(default=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['lane_id', 'fresh', 'position', 'job_id'], name='ready_lane_claim_idx'), models.Index(condition=models.Q(('deadline__isnull', False)), fields=['deadline'], name='ready_expire_idx')],
+                "indexes": [
+                    models.Index(
+                        fields=["lane_id", "fresh", "position", "job_id"], name="ready_lane_claim_idx"
+                    ),
+                    models.Index(
+                        condition=models.Q(("deadline__isnull", False)),
+                        fields=["deadline"],
+                        name="ready_expire_idx",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='RequestKey',
+            name="RequestKey",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('tenant_id', models.BigIntegerField()),
-                ('queue_id', models.BigIntegerField()),
-                ('namespace', models.SmallIntegerField(default=0)),
-                ('key', models.TextField()),
-                ('job_id', models.BigIntegerField()),
-                ('fingerprint', models.BinaryField(max_length=32)),
-                ('accepted_at', models.DateTimeField()),
-                ('job_purged_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("tenant_id", models.BigIntegerField()),
+                ("queue_id", models.BigIntegerField()),
+                ("namespace", models.SmallIntegerField(default=0)),
+                ("key", models.TextField()),
+                ("job_id", models.BigIntegerField()),
+                ("fingerprint", models.BinaryField(max_length=32)),
+                ("accepted_at", models.DateTimeField()),
+                ("job_purged_at", models.DateTimeField(null=True)),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('job_purged_at__isnull', False)), fields=['job_purged_at'], name='requestkey_purge_idx')],
-                'constraints': [models.UniqueConstraint(fields=('tenant_id', 'queue_id', 'namespace', 'key'), name='requestkey_once_per_queue')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("job_purged_at__isnull", False)),
+                        fields=["job_purged_at"],
+                        name="requestkey_purge_idx",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("tenant_id", "queue_id", "namespace", "key"), name="requestkey_once_per_queue"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Result',
+            name="Result",
             fields=[
-                ('job_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('generation', models.IntegerField()),
-                ('attempt', models.SmallIntegerField()),
-                ('crashes', models.SmallIntegerField()),
-                ('redrive_generation', models.SmallIntegerField()),
-                ('late', models.BooleanField(default=False)),
-                ('finished_at', models.DateTimeField()),
-                ('outcome', models.CharField(choices=[('succeeded', 'Succeeded'), ('cancelled', 'Cancelled'), ('expired', 'Expired')], max_length=10)),
-                ('payload_hash', models.BinaryField(max_length=32, null=True)),
-                ('body', models.TextField(null=True)),
+                ("job_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("generation", models.IntegerField()),
+                ("attempt", models.SmallIntegerField()),
+                ("crashes", models.SmallIntegerField()),
+                ("redrive_generation", models.SmallIntegerField()),
+                ("late", models.BooleanField(default=False)),
+                ("finished_at", models.DateTimeField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("succeeded", "Succeeded"),
+                            ("cancelled", "Cancelled"),
+                            ("expired", "Expired"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("payload_hash", models.BinaryField(max_length=32, null=True)),
+                ("body", models.TextField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['finished_at'], name='result_purge_idx')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('outcome__in', ['succeeded', 'cancelled', 'expired'])), name='result_outcome_known')],
+                "indexes": [models.Index(fields=["finished_at"], name="result_purge_idx")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("outcome__in", ["succeeded", "cancelled", "expired"])),
+                        name="result_outcome_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ScheduledJob',
+            name="ScheduledJob",
             fields=[
-                ('job_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('lane_id', models.BigIntegerField()),
-                ('first_ready_at', models.DateTimeField(help_text='When the job first became ready.', null=True)),
-                ('deadline', models.DateTimeField(null=True)),
-                ('generation', models.IntegerField(default=0)),
-                ('releases', models.IntegerField(default=0)),
-                ('attempt', models.SmallIntegerField(default=0)),
-                ('max_attempts', models.SmallIntegerField()),
-                ('crashes', models.SmallIntegerField(default=0)),
-                ('lapses', models.SmallIntegerField(default=0, help_text='Leases that lapsed before anyone started the job.')),
-                ('payload_version', models.SmallIntegerField(default=0)),
-                ('redrive_generation', models.SmallIntegerField(default=0)),
-                ('reconcile', models.BooleanField(default=False)),
-                ('checkpoint', models.TextField(null=True)),
-                ('due_at', models.DateTimeField()),
-                ('position', models.DateTimeField(null=True)),
-                ('reason', models.CharField(choices=[('delayed', 'Delayed'), ('retry', 'Retry'), ('released', 'Released'), ('repaired', 'Repaired'), ('redriven', 'Redriven')], max_length=12)),
+                ("job_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("lane_id", models.BigIntegerField()),
+                (
+                    "first_ready_at",
+                    models.DateTimeField(help_text="When the job first became ready.", null=True),
+                ),
+                ("deadline", models.DateTimeField(null=True)),
+                ("generation", models.IntegerField(default=0)),
+                ("releases", models.IntegerField(default=0)),
+                ("attempt", models.SmallIntegerField(default=0)),
+                ("max_attempts", models.SmallIntegerField()),
+                ("crashes", models.SmallIntegerField(default=0)),
+                (
+                    "lapses",
+                    models.SmallIntegerField(
+                        default=0, help_text="Leases that lapsed before anyone started the job."
+                    ),
+                ),
+                ("payload_version", models.SmallIntegerField(default=0)),
+                ("redrive_generation", models.SmallIntegerField(default=0)),
+                ("reconcile", models.BooleanField(default=False)),
+                ("checkpoint", models.TextField(null=True)),
+                ("due_at", models.DateTimeField()),
+                ("position", models.DateTimeField(null=True)),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("delayed", "Delayed"),
+                            ("retry", "Retry"),
+                            ("released", "Released"),
+                            ("repaired", "Repaired"),
+                            ("redriven", "Redriven"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['due_at'], name='scheduled_due_promote_idx'), models.Index(condition=models.Q(('deadline__isnull', False)), fields=['deadline'], name='scheduled_expire_idx')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('reason__in', ['delayed', 'retry', 'released', 'repaired', 'redriven'])), name='scheduled_reason_known')],
+                "indexes": [
+                    models.Index(fields=["due_at"], name="scheduled_due_promote_idx"),
+                    models.Index(
+                        condition=models.Q(("deadline__isnull", False)),
+                        fields=["deadline"],
+                        name="scheduled_expire_idx",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("reason__in", ["delayed", "retry", "released", "repaired", "redriven"])
+                        ),
+                        name="scheduled_reason_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='SchedulerState',
+            name="SchedulerState",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('queue_id', models.BigIntegerField()),
-                ('claim_class', models.BinaryField(max_length=16)),
-                ('part', models.CharField(max_length=8)),
-                ('policy_version', models.BigIntegerField()),
-                ('state', models.JSONField()),
-                ('at', models.DateTimeField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("queue_id", models.BigIntegerField()),
+                ("claim_class", models.BinaryField(max_length=16)),
+                ("part", models.CharField(max_length=8)),
+                ("policy_version", models.BigIntegerField()),
+                ("state", models.JSONField()),
+                ("at", models.DateTimeField()),
             ],
             options={
-                'indexes': [models.Index(fields=['queue_id', 'claim_class', 'part', '-id'], name='schedulerstate_newest_idx')],
+                "indexes": [
+                    models.Index(
+                        fields=["queue_id", "claim_class", "part", "-id"], name="schedulerstate_newest_idx"
+                    )
+                ],
             },
         ),
     ]

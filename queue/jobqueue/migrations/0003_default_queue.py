@@ -16,7 +16,9 @@ def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
         return
     queue = apps.get_model("queue", "Queue")
     queue.objects.get_or_create(name="default", defaults={"bands": BANDS, "default_priority": 2})
-    apps.get_model("queue", "IdSpace").objects.get_or_create(space=0, defaults={"shard": 0, "reason": "first"})
+    apps.get_model("queue", "IdSpace").objects.get_or_create(
+        space=0, defaults={"shard": 0, "reason": "first"}
+    )
 
 
 class Migration(migrations.Migration):

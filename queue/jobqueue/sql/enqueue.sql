@@ -1,6 +1,7 @@
 -- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
 -- params: arrays with one element a job (a null array: null for all); is_admitted (limits were asked); now
--- returns ord, job_id, refusal: an accepted job, or a refusal.  An ord that is missing lost its request key to an
+-- returns ord, job_id, null, at, due_at, deadline, max_attempts of an accepted job, or ord, null and a refusal.
+-- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
 -- locks: the new keys, in key order; waits for a concurrent first use of the same key
 -- plan: by index
@@ -68,6 +69,6 @@ WITH {marked_clock},
     ),
     woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
     {awake}
-SELECT ord, job_id, NULL AS refusal FROM accepted
+SELECT ord, job_id, NULL AS refusal, at, due_at, ends_at, max_attempts FROM accepted
 UNION ALL
-SELECT ord, NULL, refusal FROM judged WHERE refusal IS NOT NULL
+SELECT ord, NULL, refusal, NULL, NULL, NULL, NULL FROM judged WHERE refusal IS NOT NULL

@@ -11,7 +11,7 @@ WITH {clock},
         ) WITH ORDINALITY AS c(job_id, generation, token_hash, lease_s, checkpoint, started, ord)
     ),
     held AS MATERIALIZED (
-        SELECT c.ord, c.checkpoint, c.started, s.job_id, s.expires_at, s.max_run_at,
+        SELECT c.ord, c.checkpoint, c.started, s.job_id, s.is_started, s.expires_at, s.max_run_at,
             (SELECT at FROM clock) + coalesce(c.lease_s, s.lease_s) * interval '1 second' AS asked_for
         FROM queue_lease s
         JOIN call c ON c.job_id = s.job_id
@@ -24,7 +24,8 @@ WITH {clock},
     ),
     judged AS MATERIALIZED (
         SELECT *, least(max_run_at, greatest(expires_at, asked_for)) AS extended_to,
-            expires_at = max_run_at AND asked_for > max_run_at AS capped
+            -- unless this very call says that the job was started
+            expires_at = max_run_at AND asked_for > max_run_at AND (is_started OR NOT started) AS capped
         FROM held
     ),
     renewed AS (

@@ -11,6 +11,7 @@ import mmap
 import struct
 import tempfile
 import time
+from typing import BinaryIO
 
 PLACES = 2_048  # leases that an executor may hold: buffered, running and not yet settled
 
@@ -54,7 +55,7 @@ class Board:
         self._memory.close()
 
 
-def shared_file() -> tempfile._TemporaryFileWrapper[bytes]:
+def shared_file() -> BinaryIO:
     """An unnamed file of the board's size, with both stamps at now; its descriptor goes to the executor."""
     file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
     file.write(_STAMPS.pack(time.monotonic(), time.monotonic()).ljust(_STATES_AT + PLACES, b"\0"))

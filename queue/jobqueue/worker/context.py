@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobqueue import ids
 from jobqueue.limits import CHECKPOINT_BYTES_MAX
@@ -54,7 +54,7 @@ class JobContext:
         self.taken_at = taken_at
         self._backing = backing
         self.is_cancelled = self.is_ending = self.is_lost = False  # set by the engine
-        self._payload: object = _UNREAD
+        self._payload: Any = _UNREAD
 
     # Identity
 
@@ -131,8 +131,11 @@ class JobContext:
     # Input
 
     @property
-    def payload(self) -> object:
-        """The payload as Python values, parsed at the first use; None for a job that has a `payload_ref`."""
+    def payload(self) -> Any:
+        """The payload as Python values, parsed at the first use; None for a job that has a `payload_ref`.
+
+        Any JSON value that a producer chose: a handler that cannot use it raises `Permanent`.
+        """
         if self._payload is _UNREAD:
             self._payload = None if self.lease.payload is None else json.loads(self.lease.payload)
         return self._payload
@@ -147,7 +150,7 @@ class JobContext:
         return self.lease.payload_ref
 
     @property
-    def checkpoint_data(self) -> object:
+    def checkpoint_data(self) -> Any:
         """What an earlier attempt left with `checkpoint()`; None without one."""
         return None if self.lease.checkpoint is None else json.loads(self.lease.checkpoint)
 

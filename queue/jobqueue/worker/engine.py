@@ -394,7 +394,7 @@ class Engine:
         self._is_asleep = True
         nap_s = self._nap_s(time.monotonic())
         if nap_s > 0:
-            readable, _, _ = select.select([self._channel, self._wake_read], [], [], nap_s)
+            readable, _, _ = select.select([self._channel.fileno(), self._wake_read], [], [], nap_s)
             if self._wake_read in readable:
                 os.read(self._wake_read, 4_096)
         self._is_asleep = False

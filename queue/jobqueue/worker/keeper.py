@@ -326,7 +326,7 @@ class Keeper:
         ends += [parting.at for parting in self._partings]
         ends += [seat.start_at for seat in self._seats if seat.process is None and not seat.is_closed]
         nap_s = max(min(ends) - time.monotonic(), 0.0)
-        living = [process.channel for process in processes if not process.is_silent]
+        living = [process.channel.fileno() for process in processes if not process.is_silent]
         readable, _, _ = select.select([*living, self._wake_read], [], [], nap_s)
         if self._wake_read in readable:
             os.read(self._wake_read, 4_096)

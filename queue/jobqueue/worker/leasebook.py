@@ -166,7 +166,8 @@ class LeaseBook:
 
     def take_all(self) -> tuple[list[HeldLease], list[HeldLease]]:
         """Empty the book: the leases whose handler runs at this instant, and the others."""
-        running, resting = [], []
+        running: list[HeldLease] = []
+        resting: list[HeldLease] = []
         for lease in self._by_place.values():
             (running if self.states[lease.place] == RUNNING else resting).append(lease)
         self._by_place.clear()

@@ -75,7 +75,7 @@ class Platform:
         from jobqueue import reads
         from jobqueue.types import FLEET
 
-        return json.loads(reads.result(job_id, scope=FLEET).body)
+        return json.loads(reads.result(job_id, scope=FLEET).body or "null")
 
     def attempts(self, job_id: int) -> list[Any]:
         """Ended attempts, oldest first."""
@@ -87,7 +87,7 @@ class Platform:
     def lines(self, word: str) -> list[tuple[str, int, int]]:
         """(job, generation, attempt) of each line that begins with `word`."""
         found = [line.split() for line in self.log.read_text().splitlines()]
-        return [(job, int(generation), int(attempt)) for said, job, generation, attempt in found if said == word]
+        return [(job, int(gen), int(attempt)) for said, job, gen, attempt in found if said == word]
 
     def until(self, condition: Callable[[], object], timeout_s: float = 15) -> float:
         """Wait, doing the reaper's and the dispatcher's work meanwhile; answers how long it took."""

@@ -52,7 +52,7 @@ def make_lease(job_id: int = 1, kind: str = "noop", payload: str | None = "null"
 
 
 class FakeQueue:
-    """Grants leases first in, first out, and remembers every call. `failures` are raised or returned first."""
+    """Grants leases first in, first out, and remembers every call. `failures` are raised first."""
 
     def __init__(self) -> None:
         self.ready: deque[Lease] = deque()
@@ -82,9 +82,10 @@ class FakeQueue:
         self._fail("renew")
         self.calls["renew"] += calls
         end = datetime.now(UTC) + timedelta(seconds=30)
+        good = [leases.Renewed(end, call.job_id in self.cancelled) for call in calls]
         return [
-            leases.Renewed(end, call.job_id in self.cancelled) if call.job_id in self.live else StaleGeneration()
-            for call in calls
+            answer if call.job_id in self.live else StaleGeneration()
+            for call, answer in zip(calls, good, strict=True)
         ]
 
     def complete(self, calls: Sequence[leases.Complete]) -> list[Any]:
@@ -186,7 +187,11 @@ class Rig:
         return next(one for one in self.held.values() if one.job_id == job_id)
 
     def until(self, condition: Callable[[], object], timeout_s: float = 5) -> None:
-        until(lambda: (self.hear(), condition())[1], timeout_s)
+        def heard() -> object:
+            self.hear()
+            return condition()
+
+        until(heard, timeout_s)
 
 
 def until(condition: Callable[[], object], timeout_s: float = 5) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that a test can make slow, silent or absent: what happens to a database connection in the world."""
+"""A TCP proxy that a test can make slow, silent or absent, between a worker and its database."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 from jobqueue.worker.crew import Crew
 from tests.jobqueue.worker.fake import make_lease, until
@@ -56,7 +57,7 @@ def test_a_job_never_waits_for_a_busy_thread_while_another_sleeps() -> None:
     crew.add(jobs(1))
     for n in range(1, 300):
         crew.add(jobs(1, n))
-        until(lambda n=n: len(crew.ended) == n, 1)
+        until(partial(lambda count: len(crew.ended) == count, n), 1)
     gate.set()
 
 

@@ -15,11 +15,11 @@ from tests.jobqueue.worker.proxy import Proxy
 @pytest.fixture
 def proxy(platform: Platform) -> Iterator[Proxy]:
     """Workers reach both databases through it; the test itself does not."""
-    urls = f"{platform.environment['JOBSPLATFORM_DATABASE_URL']} {platform.environment['JOBSPLATFORM_SHARDS']}"
-    hosts = set(re.findall(r"@([^:/]+):(\d+)/", urls))
-    [(host, port)] = hosts
+    names = ("JOBSPLATFORM_DATABASE_URL", "JOBSPLATFORM_SHARDS")
+    urls = " ".join(platform.environment[name] for name in names)
+    [(host, port)] = set(re.findall(r"@([^:/]+):(\d+)/", urls))
     proxy = Proxy((host, int(port)))
-    for name in ("JOBSPLATFORM_DATABASE_URL", "JOBSPLATFORM_SHARDS"):
+    for name in names:
         platform.environment[name] = re.sub(
             r"@[^:/]+:\d+/", f"@127.0.0.1:{proxy.port}/", platform.environment[name]
         )
@@ -72,7 +72,7 @@ def test_a_worker_waits_for_a_database_that_is_not_there_yet(platform: Platform,
 
 @pytest.mark.slow
 def test_a_worker_whose_connection_went_silent_is_replaced(platform: Platform, proxy: Proxy) -> None:
-    """S29: half-open sockets; beats go on by new connections, the deaf executor is replaced within a minute."""
+    """S29: half-open sockets; the deaf executor is replaced within a minute."""
     worker = platform.worker()
     [job] = platform.enqueue("test.note")
     platform.until(lambda: platform.job(job).state == "succeeded")

@@ -27,9 +27,8 @@ def test_a_returned_value_completes_the_job() -> None:
 
 def test_each_outcome_settles_by_its_own_verb() -> None:
     def act(job: JobContext) -> None:
-        raise {1: Transient("later", retry_after_s=2.5), 2: Permanent("never"), 3: Release(7), 4: KeyError("x")}[
-            job.lease.job_id
-        ]
+        outcomes = [Transient("later", retry_after_s=2.5), Permanent("never"), Release(7), KeyError("x")]
+        raise outcomes[job.lease.job_id - 1]
 
     with Rig(handlers={"act": act}) as rig:
         rig.queue.add(4, "act")
@@ -178,7 +177,11 @@ def test_a_cancelled_job_is_told_while_it_runs_and_handed_back_while_it_waits() 
 
 
 def test_a_word_about_an_older_generation_is_ignored() -> None:
-    with Rig(handlers={"slow": lambda job: time.sleep(0.2) or job.lease_lost}) as rig:
+    def slow(job: JobContext) -> bool:
+        time.sleep(0.2)
+        return job.lease_lost
+
+    with Rig(handlers={"slow": slow}) as rig:
         rig.queue.add(kind="slow")
         rig.until(lambda: rig.held)
         held = rig.place_of(1)
@@ -201,7 +204,7 @@ def test_jobs_that_wait_too_long_are_given_back() -> None:
 def test_a_checkpoint_returns_when_it_is_durable() -> None:
     def save(job: JobContext) -> str:
         job.checkpoint({"at": 3})
-        return rig.queue.calls["renew"][0].checkpoint
+        return str(rig.queue.calls["renew"][0].checkpoint)
 
     with Rig(handlers={"save": save}) as rig:
         rig.queue.failures["renew"] = _deque(Unavailable())
@@ -212,7 +215,7 @@ def test_a_checkpoint_returns_when_it_is_durable() -> None:
 
 
 def test_a_checkpoint_of_a_lost_lease_raises_and_ends_quietly() -> None:
-    errors = []
+    errors: list[LeaseLost] = []
 
     def save(job: JobContext) -> None:
         rig.queue.live.clear()
@@ -333,7 +336,10 @@ def test_a_refusal_from_the_past_does_not_disturb() -> None:
 
 
 def test_a_context_names_queue_and_tenant() -> None:
-    with Rig(handlers={"who": lambda job: [job.queue, job.tenant, job.operation_id, job.remaining_s > 43_000]}) as rig:
+    def who(job: JobContext) -> list[object]:
+        return [job.queue, job.tenant, job.operation_id, job.remaining_s > 43_000]
+
+    with Rig(handlers={"who": who}) as rig:
         rig.queue.ready.append(make_lease(5, "who"))
         rig.until(rig.queue.done)
     assert rig.queue.calls["complete"][0].result == '["queue-1","tenant-1","0-5",true]'

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -91,7 +92,11 @@ class Stage:
         self.keeper._turn()
 
     def until(self, condition: Any, timeout_s: float = 3) -> None:
-        until(lambda: (self.turn(), condition())[1], timeout_s)
+        def turned() -> object:
+            self.turn()
+            return condition()
+
+        until(turned, timeout_s)
 
     def close(self) -> None:
         for executor in self.started:
@@ -144,7 +149,7 @@ def test_an_executor_that_ended_is_started_again_with_growing_waits(stage: Stage
         stage.started[-1].end(1)
         stage.until(lambda n=n: len(stage.started) == n + 2)
         starts.append(stage.started[-1].started_at)
-    gaps = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(starts)]
     assert gaps[0] < 0.2
     assert 0.3 < gaps[3] < 1.2
 
@@ -168,7 +173,12 @@ def test_all_due_leases_of_all_executors_are_renewed_in_one_statement() -> None:
     stage = Stage(processes=3)
     sizes: list[int] = []
     renew = stage.queue.renew
-    stage.queue.renew = lambda calls: sizes.append(len(calls)) or renew(calls)  # type: ignore[method-assign]
+
+    def counted(calls):
+        sizes.append(len(calls))
+        return renew(calls)
+
+    stage.queue.renew = counted  # type: ignore[method-assign]
     for executor in stage.started:
         for n in range(10):
             executor.board.states[n] = RUNNING
@@ -217,7 +227,12 @@ def test_a_lease_that_cannot_be_renewed_is_lost_at_its_end(stage: Stage) -> None
     executor.hold(0, lease_s=0.5)
     taken_at = time.monotonic()
     told: list[tuple[Word, list[int]]] = []
-    stage.until(lambda: told.extend(executor.told()) or told)
+
+    def hears() -> object:
+        told.extend(executor.told())
+        return told
+
+    stage.until(hears)
     assert told == [(Word.LOST, [0])]
     assert 0.4 < time.monotonic() - taken_at < 1.1
 
@@ -317,7 +332,12 @@ def test_the_keeper_drains_when_its_parent_is_gone() -> None:
     stage = Stage(grace_s=5)
     stage.keeper._parent_is_gone = lambda: True
     told: list[tuple[Word, list[int]]] = []
-    stage.until(lambda: told.extend(stage.started[0].told()) or told)
+
+    def hears() -> object:
+        told.extend(stage.started[0].told())
+        return told
+
+    stage.until(hears)
     assert told == [(Word.DRAIN, [])]
     stage.close()
 
@@ -339,6 +359,11 @@ def test_stuck_clerks_get_help() -> None:
     staff.deliver()
     assert delivered == []
     staff.reinforce(time.monotonic() + clerks.SILENT_S + 1)
-    until(lambda: (staff.deliver(), delivered)[1])
+
+    def delivery() -> object:
+        staff.deliver()
+        return delivered
+
+    until(delivery)
     assert delivered == ["got through"]
     gate.set()

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from jobqueue.worker.probe import Probe
         {"kinds": ("",)},
     ],
 )
-def test_options_out_of_bounds_are_refused_by_name(bad: dict) -> None:
+def test_options_out_of_bounds_are_refused_by_name(bad: dict[str, Any]) -> None:
     with pytest.raises(BadOption, match="--"):
         WorkerOptions(**bad)
 
@@ -40,8 +41,8 @@ def test_options_survive_the_way_to_an_executor() -> None:
 
 
 @pytest.fixture
-def age() -> Iterator[list[float]]:
-    yield [0.0]
+def age() -> list[float]:
+    return [0.0]
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def probe(age: list[float]) -> Iterator[Probe]:
     probe.close()
 
 
-def ask(probe: Probe, path: str = "/healthz") -> tuple[int, dict]:
+def ask(probe: Probe, path: str = "/healthz") -> tuple[int, dict[str, Any]]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{probe.port}{path}") as reply:
             return reply.status, json.load(reply)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from jobqueue import leases
@@ -38,7 +40,7 @@ def test_each_failure_has_its_class(outcome: type[Failure], error_class: str) ->
 
 @pytest.mark.parametrize(
     ("given", "sent"),
-    [(None, None), (0.2, 1), (3, 3), (-5, 0), (float("inf"), None), (float("nan"), None), (1e12, 315_360_000)],
+    [(None, None), (0.2, 1), (3, 3), (-5, 0), (math.inf, None), (math.nan, None), (1e12, 315_360_000)],
 )
 def test_waits_are_whole_seconds_within_bounds(given: float | None, sent: int | None) -> None:
     assert fail_of(Transient(retry_after_s=given)).retry_after_s == sent

@@ -16,7 +16,9 @@ from jobqueue.ids import format_id
 class Command(BaseCommand):
     """Exit 0: no fault is left; 1: each fault is named."""
 
-    help = "Check that every job stands in exactly one place, and the promises about it. Safe on a live system."
+    help = (
+        "Check that every job stands in exactly one place, and the promises about it. Safe on a live system."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")

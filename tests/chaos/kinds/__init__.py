@@ -1,0 +1,1 @@
+"""A Django app that holds the handlers of the chaos runs."""

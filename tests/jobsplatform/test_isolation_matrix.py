@@ -1,0 +1,238 @@
+"""Every route × scope × tenant, generated from the routes that are served: a new route without a row fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from jobsplatform import scopes
+from jobsplatform.http import ApiView
+from tests.api_cast import Api, caller, code
+
+NOT_API = {"", "admin", "admin/", "docs"}  # pages for people
+RECEIPT = {"generation": 1, "lease_token": "AAAAAAAAAAAAAAAAAAAAAA"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sound call of a route: its body, and what a caller with the scope gets on its own and on a foreign id."""
+
+    body: Any = None
+    own: frozenset[int] = frozenset({200})
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+SAMPLES = {
+    "GET /livez": Sample(),
+    "GET /readyz": Sample(),
+    "GET /metrics": Sample(),
+    "GET /v1/openapi.yaml": Sample(),
+    "POST /v1/jobs": Sample({"kind": "a", "payload": 1}, frozenset({201})),
+    "GET /v1/jobs": Sample(),
+    "POST /v1/jobs/batch": Sample({"jobs": [{"kind": "a", "payload": 1}]}),
+    "GET /v1/jobs/{job_id}": Sample(),
+    "GET /v1/jobs/{job_id}/attempts": Sample(),
+    "GET /v1/jobs/{job_id}/result": Sample(own=frozenset({404})),
+    "POST /v1/jobs/{job_id}/cancel": Sample({}, frozenset({409})),
+    "POST /v1/leases/claim": Sample({}),
+    "POST /v1/leases/settle": Sample({}),
+    "POST /v1/jobs/{job_id}/renew": Sample(RECEIPT, frozenset({409})),
+    "POST /v1/jobs/{job_id}/complete": Sample(RECEIPT, frozenset({409})),
+    "POST /v1/jobs/{job_id}/fail": Sample(RECEIPT | {"error_class": "transient"}, frozenset({409})),
+    "POST /v1/jobs/{job_id}/release": Sample(RECEIPT, frozenset({409})),
+    "GET /v1/dlq": Sample(),
+    "GET /v1/dlq/{job_id}": Sample(),
+    "POST /v1/dlq/{job_id}/corrections": Sample({"note": "n", "payload": 1}, frozenset({201})),
+    "POST /v1/dlq/{job_id}/redrive": Sample({"note": "n"}, frozenset({201, 409})),
+    "GET /v1/tenant": Sample(),
+    "GET /v1/tokens": Sample(),
+    "POST /v1/tokens": Sample({"scopes": ["read"]}, frozenset({201})),
+    "POST /v1/tokens/{token_id}/rotate": Sample({}),
+    "DELETE /v1/tokens/{token_id}": Sample(own=frozenset({204})),
+}
+PROTECTED = [
+    name for name, access in scopes.TABLE.items() if not access.is_open and not access.is_open_on_loopback
+]
+WITH_ID = [name for name in PROTECTED if "{" in name]
+WITHOUT_ID = [name for name in PROTECTED if "{" not in name]
+
+
+def served(patterns: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every route of the resolver but the admin's own, with its callback."""
+    for one in get_resolver().url_patterns if patterns is None else patterns:
+        route = prefix + str(one.pattern)
+        if isinstance(one, URLResolver) and route != "admin/":
+            yield from served(one.url_patterns, route)
+        elif isinstance(one, URLPattern):
+            yield route, one.callback
+
+
+# The table is of one mind with the resolver
+
+
+def test_every_route_has_a_row_and_every_row_a_route() -> None:
+    found = set()
+    for route, callback in served():
+        view = getattr(callback, "cls", None)
+        if view is None or not issubclass(view, ApiView):
+            assert route in NOT_API, f"{route} is neither an ApiView nor a known page"
+            continue
+        found |= {f"{method} /{scopes.path_of(route)}" for method in view.endpoints}
+    assert found == scopes.TABLE.keys()
+
+
+def test_every_route_has_a_sample() -> None:
+    assert SAMPLES.keys() == scopes.TABLE.keys()
+
+
+def test_every_protected_row_names_known_scopes() -> None:
+    for name in PROTECTED:
+        access = scopes.TABLE[name]
+        assert access.scopes, name
+        assert access.scopes | access.with_payload <= scopes.ALL, name
+
+
+# The world in which the calls are made
+
+
+@dataclass
+class World:
+    """Acme's dead job and token, globex's of the same kind."""
+
+    acme: Api
+    globex: Api
+    ids: dict[str, dict[str, str]]
+
+    def url(self, name: str, whose: str) -> str:
+        path = name.split()[1]
+        for key, value in self.ids.get(whose, {"job_id": whose, "token_id": whose}).items():
+            path = path.replace(f"{{{key}}}", value)
+        return path
+
+    def call(self, api: Api, name: str, whose: str) -> Any:
+        sample = SAMPLES[name]
+        return api.call(name.split()[0], self.url(name, whose) + sample.query, sample.body, **sample.headers)
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    acme, globex = caller("acme"), caller("globex")
+    ids = {}
+    for slug, api in (("acme", acme), ("globex", globex)):
+        token = api.post("/v1/tokens", {"scopes": ["read"], "name": f"canary-{slug}"}).json()
+        ids[slug] = {"job_id": api.kill(payload={"canary": slug}), "token_id": token["id"]}
+    return World(acme, globex, ids)
+
+
+pytestmark = pytest.mark.django_db(databases=["default", "shard0"])
+
+
+def rows() -> dict[str, list[tuple[Any, ...]]]:
+    """All that the databases hold of jobs, tokens and tenants; when a token was last used does not count."""
+    found = {}
+    for alias in ("default", "shard0"):
+        with connections[alias].cursor() as cursor:
+            for table in connections[alias].introspection.table_names(cursor):
+                if re.match("queue_|dlq_|tenants_", table) and table != "tenants_apitoken":
+                    cursor.execute(f'SELECT t::text FROM "{table}" t ORDER BY 1')
+                    found[f"{alias}.{table}"] = cursor.fetchall()
+    return found
+
+
+# Scopes
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_without_a_token_nothing_is_served(world: World, name: str) -> None:
+    assert code(world.call(Api(None), name, "acme")) == (401, "unauthenticated")
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_a_route_serves_the_scopes_of_its_row_alone(world: World, name: str) -> None:
+    for scope in sorted(scopes.ALL):
+        response = world.call(caller("acme", scope), name, "acme")
+        if scope in scopes.TABLE[name].scopes:
+            assert response.status_code in SAMPLES[name].own, (scope, response.content)
+        else:
+            assert code(response) == (403, "insufficient_scope"), scope
+
+
+@pytest.mark.parametrize("name", [name for name in PROTECTED if scopes.TABLE[name].with_payload])
+def test_a_payload_is_shown_to_the_scopes_of_its_row_alone(world: World, name: str) -> None:
+    for scope in sorted(scopes.ALL):
+        response = caller("acme", scope).get(world.url(name, "acme") + "?include=payload")
+        shown = b"canary" in response.content
+        assert shown is (scope in scopes.TABLE[name].with_payload), scope
+        if not shown:
+            assert code(response) == (403, "insufficient_scope"), scope
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_all_other_scopes_together_open_nothing(world: World, name: str) -> None:
+    others = scopes.ALL - scopes.TABLE[name].scopes
+    assert code(world.call(caller("acme", *others), name, "acme")) == (403, "insufficient_scope")
+
+
+# Tenants
+
+
+@pytest.mark.parametrize("name", WITH_ID)
+def test_a_foreign_id_answers_exactly_as_an_absent_one_and_changes_nothing(world: World, name: str) -> None:
+    mallory = caller("globex", headers={"X-Request-ID": "same"})
+    before = rows()
+    foreign, absent, malformed = (
+        world.call(mallory, name, whose) for whose in ("acme", "0-99999999", "no-id")
+    )
+    assert rows() == before
+    assert code(foreign) == (404, "not_found")
+    assert foreign.content == absent.content == malformed.content
+    assert foreign.headers == absent.headers == malformed.headers
+
+
+@pytest.mark.parametrize("name", WITHOUT_ID)
+def test_no_answer_to_one_tenant_speaks_of_another(world: World, name: str) -> None:
+    text = world.call(world.globex, name, "globex").content.decode()
+    assert "acme" not in text
+    assert world.ids["acme"]["job_id"] not in re.findall(r'"(\d+-\d+)"', text)
+    assert world.ids["acme"]["token_id"] not in text
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_a_tenants_token_cannot_name_another_tenant(world: World, name: str) -> None:
+    mallory = caller("globex", headers={"Jobsplatform-Tenant": "acme"})
+    before = rows()
+    assert code(world.call(mallory, name, "acme")) == (400, "invalid")
+    assert rows() == before
+
+
+@pytest.mark.parametrize("name", WITH_ID)
+def test_a_fleet_token_reaches_every_tenant_or_only_the_one_that_it_names(world: World, name: str) -> None:
+    named = caller(None, headers={"Jobsplatform-Tenant": "globex"})
+    assert code(world.call(named, name, "acme")) == (404, "not_found")
+    assert world.call(caller(None), name, "acme").status_code in SAMPLES[name].own
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_ID if "job_id" in name])
+def test_a_token_of_other_queues_does_not_see_the_job(world: World, name: str) -> None:
+    narrow = caller("acme", queues=["no-such-queue"])
+    assert code(world.call(narrow, name, "acme")) == (404, "not_found")
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_members_that_are_not_ours_to_set_are_refused(world: World, name: str) -> None:
+    """Mass assignment: state, tenant and the like are unknown in every body."""
+    sample = SAMPLES[name]
+    if not isinstance(sample.body, dict):
+        return
+    before = rows()
+    for member in ("tenant", "tenant_id", "state", "attempt", "result_hash", "created_at", "id"):
+        response = world.acme.call(name.split()[0], world.url(name, "acme"), sample.body | {member: 1})
+        assert f"/{member}" in [error["pointer"] for error in response.json()["errors"]]
+    assert rows() == before
