@@ -104,7 +104,11 @@ def redrive(job_id: int, new: NewRedrive, *, scope: Scope, now: datetime | None 
 
 
 def _redrive(job_id: int, new: NewRedrive, scope: Scope, alias: str, now: datetime | None) -> Redriven:
-    tenant_id = _desk(job_id, new, scope, alias, now).tenant_id
+    # The dead letter before the audit's lock, as a correction does: the other way round the two would deadlock.
+    held = sql.rows("dlq/correction_lock", {"job_id": job_id, **scope.params()}, alias=alias)
+    if not held or not held[0][1]:
+        raise _Won
+    tenant_id = held[0][0]
     audit_id = audit.record(
         "job.redrive",
         f"job:{format_id(job_id)}",

@@ -21,8 +21,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import IntegrityError, ProgrammingError, connections, models
 
 from jobsplatform import strictjson
-from jobsplatform.errors import FieldError, Invalid, JobsPlatformError
+from jobsplatform.errors import Invalid, JobsPlatformError
 from jobsplatform.shapes import Shape
+from jobsplatform.wording import describe, one_line
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}").fullmatch
 
@@ -54,7 +55,7 @@ class VerbCommand(BaseCommand):
             raise CommandError("Another process made the same thing at this moment.") from error
         except (ProgrammingError, psycopg.ProgrammingError) as error:
             raise CommandError(
-                f"The database is not prepared ({_line(error)}): run `manage.py migrate`."
+                f"The database is not prepared ({one_line(error)}): run `manage.py migrate`."
             ) from error
         finally:
             _close_idle()
@@ -65,23 +66,6 @@ def _close_idle() -> None:
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()
-
-
-def describe(error: JobsPlatformError) -> str:
-    """A refusal as one line: where it was found, and what the platform said."""
-    if not isinstance(error, Invalid) or not error.errors:
-        return _line(error.detail)
-    return "; ".join(dict.fromkeys(_fault(fault) for fault in error.errors))
-
-
-def _fault(fault: FieldError) -> str:
-    place = fault.pointer.strip("/").replace("__all__", "")
-    detail = _line(fault.detail).removeprefix("__all__: ")
-    return detail if not place or place.split("/")[0] in detail else f"{place}: {detail}"
-
-
-def _line(text: object) -> str:
-    return " ".join(str(text).split())
 
 
 def actor() -> str:

@@ -10,8 +10,9 @@ from typing import Any, Final
 from django.utils.crypto import salted_hmac
 
 from jobsplatform.errors import Invalid
+from jobsplatform.fields import Field, Integer, Text
 from jobsplatform.http import Call
-from jobsplatform.shapes import Field, Integer, Shape, Text
+from jobsplatform.shapes import Shape
 
 Place = tuple[int, ...]
 

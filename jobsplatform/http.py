@@ -33,8 +33,10 @@ from jobsplatform.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
+from jobsplatform.fields import Fault, Schema, normal_key
 from jobsplatform.openapi import EndpointSchema
-from jobsplatform.shapes import Checked, Fault, Schema, Shape, normal_key
+from jobsplatform.requestbody import read_body
+from jobsplatform.shapes import Checked, Shape
 
 OTHER_BODY_BYTES_MAX: Final = 64 * 1024
 REQUEST_ID_CHARS_MAX: Final = 100
@@ -199,55 +201,6 @@ def route(**endpoints: type[Endpoint]) -> Callable[..., HttpResponse]:
     return cast(Callable[..., HttpResponse], view.as_view())
 
 
-# Bodies
-
-
-def read_body(request: HttpRequest, bytes_max: int) -> bytes:
-    """The body, of which at most one byte too many is read. Raises UnsupportedMediaType, TooLarge."""
-    declared = request.META.get("CONTENT_LENGTH") or ""
-    is_chunked = not declared and "HTTP_TRANSFER_ENCODING" in request.META
-    length = int(declared) if declared.isascii() and declared.isdigit() else 0
-    if request.META.get("HTTP_CONTENT_ENCODING"):
-        raise UnsupportedMediaType("A Content-Encoding is not understood.")
-    media_type = request.META.get("CONTENT_TYPE") or ""
-    if (media_type or length or is_chunked) and not _is_json(media_type):
-        raise UnsupportedMediaType
-    if length > bytes_max:
-        raise TooLarge(f"The body has {length:,} bytes; at most {bytes_max:,} are allowed.")
-    if not length and not is_chunked:
-        return b""
-    body = _read(request, bytes_max + 1 if is_chunked else length)
-    if len(body) > bytes_max:
-        raise TooLarge(f"The body has more than {bytes_max:,} bytes.")
-    if len(body) < length:
-        raise Invalid("The body ended early.")
-    return body
-
-
-def _read(request: HttpRequest, size: int) -> bytes:
-    # Django reads nothing of a chunked body, so the server's own stream is read, which ends where the body
-    # does.
-    stream = request.META["wsgi.input"]
-    parts: list[bytes] = []
-    while size > 0:
-        try:
-            part = stream.read(size)
-        except (OSError, ValueError) as error:
-            raise Invalid("The body cannot be read.") from error
-        if not part:
-            break
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _is_json(media_type: str) -> bool:
-    kind, *parameters = (part.strip().lower() for part in media_type.split(";"))
-    return kind == "application/json" and all(
-        part in ("", "charset=utf-8", 'charset="utf-8"') for part in parameters
-    )
-
-
 # 400
 
 
@@ -295,7 +248,7 @@ def _idempotency_key(endpoint: Endpoint, request: HttpRequest) -> str | None:
         return None
     try:
         return normal_key(key.encode("latin-1").decode("utf-8"))  # WSGI hands headers over as Latin-1
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise Invalid("Idempotency-Key is not UTF-8.") from None
     except Fault as fault:
         raise Invalid(errors=[FieldError("", fault.code, f"Idempotency-Key: {fault.detail}")]) from None

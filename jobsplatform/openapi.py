@@ -11,8 +11,9 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
 from jobsplatform import scopes
+from jobsplatform.fields import Schema
 from jobsplatform.schemas import PROBLEM
-from jobsplatform.shapes import Schema, Shape
+from jobsplatform.shapes import Shape
 
 REFUSALS: Final[Mapping[int, str]] = {
     400: "The request is not valid.",
@@ -52,7 +53,7 @@ class EndpointSchema(AutoSchema):
             "operationId": re.sub(r"(?<!^)(?=[A-Z])", "_", endpoint.__name__).lower(),
             "summary": summary.strip(),
             "tags": [path.split("/")[2] if path.count("/") > 1 else "health"],
-            "parameters": _parameters(path, endpoint),
+            "parameters": _parameters(path, endpoint, access),
             "responses": _responses(path, endpoint, access, registry),
         }
         if rest.strip():
@@ -76,7 +77,7 @@ def component(registry: ComponentRegistry, name: str, schema: Schema) -> Schema:
     return dict(made.ref)
 
 
-def _parameters(path: str, endpoint: Any) -> list[Schema]:
+def _parameters(path: str, endpoint: Any, access: scopes.Access) -> list[Schema]:
     found: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", path)
@@ -87,7 +88,7 @@ def _parameters(path: str, endpoint: Any) -> list[Schema]:
         if "description" in schema:
             parameter["description"] = schema.pop("description")
         found.append(parameter)
-    if path.startswith("/v1/"):
+    if not access.is_open and not access.is_open_on_loopback:
         found.append(TENANT_PARAMETER)
     if endpoint.takes_idempotency_key:
         found.append(IDEMPOTENCY_PARAMETER)

@@ -15,6 +15,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig, Suspicio
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.views import defaults
+from psycopg import errors as pg
 from rest_framework import exceptions as drf
 
 from jobsplatform import errors
@@ -77,6 +78,8 @@ def translated(exc: BaseException) -> JobsPlatformError | None:
     """The platform's error for an exception of Django, DRF or the database; None for a fault of our own."""
     if isinstance(exc, JobsPlatformError):
         return exc
+    if isinstance(exc, _NOT_NOW) or isinstance(exc.__cause__, _NOT_NOW):
+        return errors.Unavailable()
     for kinds, make in _TRANSLATIONS:
         if isinstance(exc, kinds):
             return make(exc)
@@ -129,6 +132,9 @@ def _is_page(request: HttpRequest) -> bool:
 def _throttled(exc: BaseException) -> JobsPlatformError:
     return errors.RateLimited(retry_after=int(getattr(exc, "wait", None) or 1))
 
+
+# A server that became a standby, or gave up on us: no fault of ours, though PostgreSQL files them under such.
+_NOT_NOW: Final = (pg.ReadOnlySqlTransaction, pg.IdleInTransactionSessionTimeout)
 
 # The first line that fits decides: special kinds stand before the kinds that they specialise.
 _TRANSLATIONS: Final[Sequence[tuple[tuple[type[BaseException], ...], Translation]]] = (

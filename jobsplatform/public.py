@@ -14,9 +14,9 @@ from django.views.generic import TemplateView
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.settings import patched_settings
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobsplatform import checks
+from jobsplatform import checks, events
 from jobsplatform.errors import InsufficientScope, Unavailable
 from jobsplatform.http import Call, Endpoint, Reply
 
@@ -62,7 +62,7 @@ class ShowMetrics(Endpoint):
     def act(self, call: Call) -> Reply:
         if call.caller is not None and call.caller.tenant is not None:
             raise InsufficientScope("Metrics are for the fleet.")
-        return Reply(200, generate_latest().decode(), media_type=CONTENT_TYPE_LATEST)
+        return Reply(200, events.exposition().decode(), media_type=CONTENT_TYPE_LATEST)
 
 
 # Readiness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from jobsplatform.shapes import Schema
+from jobsplatform.fields import Schema
 
 TEXT: Final[Schema] = {"type": "string"}
 TEXT_OR_NULL: Final[Schema] = {"type": ["string", "null"]}

@@ -6,6 +6,7 @@ Instants are chosen: `at(12)` is twelve seconds after the tests' beginning of ti
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -264,6 +265,13 @@ def together(*actions: Callable[[], T]) -> list[T | BaseException]:
         thread.join(60)
         assert not thread.is_alive(), "a racer hangs"
     return answers
+
+
+def deadlocks() -> int:
+    """How many deadlocks the shard has seen."""
+    time.sleep(1.1)  # a session writes its statistics once a second
+    found = read("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    return int(found[0][0])
 
 
 @contextmanager

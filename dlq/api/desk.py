@@ -25,8 +25,9 @@ from jobqueue.limits import (
 from jobqueue.states import DeadReason
 from jobsplatform import cursors
 from jobsplatform.errors import Invalid
+from jobsplatform.fields import Choice, Instant, Integer, Json, Name, Text
 from jobsplatform.http import Call, Endpoint, Reply, splice
-from jobsplatform.shapes import Choice, Instant, Integer, Json, Name, Shape, Text, exactly_one
+from jobsplatform.shapes import Shape, exactly_one
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FINGERPRINT_CHARS_MAX: Final = 16

@@ -6,7 +6,7 @@ password in `pg.password`, the port in `pg.port`, the names of the shards' datab
 
 The server is a session of its own: it outlives the process that started it, and whoever comes next adopts it.
 PostgreSQL refuses to run as root, so root drops to another user and gives that user nothing outside `pg/`: a
-folder that this user cannot reach is entered by one capability that the server keeps (ADR 0004).
+folder that this user cannot reach is entered by one capability that the server keeps (ADR 0005).
 """
 
 from jobsplatform.embedded.account import EmbeddedError

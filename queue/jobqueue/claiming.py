@@ -27,7 +27,7 @@ from jobqueue.policies import QueuePolicy
 from jobqueue.policy.plan import BandPolicy, Head, Policy, plan
 from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, sql
-from jobsplatform.errors import KeyConflict
+from jobsplatform.errors import JobsPlatformError, KeyConflict, Unavailable, UnknownOutcome
 
 HEADS_MAX: Final = 4_096  # index entries that one claim reads, over all lanes
 
@@ -130,11 +130,17 @@ def _claim_on(
             left = request.limit - len(taken)
             share = left if turn.is_strict else -(-left // (len(turns) - index))
             part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
-            rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+            try:
+                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+            except JobsPlatformError:
+                if not taken:
+                    raise
+                return taken  # leases of other queues are made: an error would lose them to their expiry
             taken.extend(rows)
             if share and len(rows) == share and not turn.is_strict:
                 unspent.append(turn)
-        turns = unspent
+        # With a key a second round would only meet the leases of the first.
+        turns = unspent if request.claim_key is None else []
     return taken
 
 
@@ -279,8 +285,19 @@ def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:
         "payload_versions": [row.payload_version for row in by_id.values()],
         "reconciling": [row.job_id for row in by_id.values() if row.reconcile],
     }
-    details = {row[0]: row[1:] for row in sql.rows("jobqueue/claim_details", params, alias=alias)}
+    details = {row[0]: row[1:] for row in _read_details(params, alias)}
     return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]
+
+
+def _read_details(params: dict[str, Any], alias: str) -> list[sql.Row]:
+    """Read them, on a new connection if the first is lost. Raises UnknownOutcome: the leases are made by now."""
+    try:
+        return sql.rows("jobqueue/claim_details", params, alias=alias)
+    except Unavailable:
+        try:
+            return sql.rows("jobqueue/claim_details", params, alias=alias)
+        except Unavailable as error:
+            raise UnknownOutcome("Leases were made and could not be read; repeat with the same claim_key.") from error
 
 
 def _lease(

@@ -56,8 +56,8 @@ def _input(payload: object) -> bytes:
                 return base64.b64decode(text, validate=True)
             except binascii.Error as error:
                 raise Permanent(f"base64 cannot be decoded: {error}") from None
-        case {"path": str(name)}:
-            return _file(settings.BASE_DIR / name, payload.get("grant"))
+        case {"path": str(name), **more}:
+            return _file(settings.BASE_DIR / name, more.get("grant"))
     raise Permanent('the payload must have "text", "base64" or "path"')
 
 

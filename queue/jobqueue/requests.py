@@ -22,8 +22,8 @@ from jobqueue.handlers import FILE_BYTES_MAX, grant
 from jobqueue.limits import JOB_BODY_BYTES_MAX, PAYLOAD_BYTES_MAX
 from jobsplatform import scopes, strictjson
 from jobsplatform.errors import Invalid, JobsPlatformError, TooLarge
+from jobsplatform.fields import Fault
 from jobsplatform.http import Call
-from jobsplatform.shapes import Fault
 from jobsplatform.strictjson import Node
 from tenants.access import TenantRef
 

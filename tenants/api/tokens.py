@@ -10,11 +10,12 @@ from django.db.models import QuerySet
 
 from jobsplatform import cursors
 from jobsplatform.errors import InsufficientScope, Invalid, NotFound
+from jobsplatform.fields import Choice, Instant, Integer, Name, Text
 from jobsplatform.http import Call, Endpoint, Reply
 from jobsplatform.instants import format_instant, format_optional
 from jobsplatform.schemas import INSTANT, INSTANT_OR_NULL, TEXT, TEXT_OR_NULL, described, page_of, words
 from jobsplatform.scopes import ALL as SCOPES
-from jobsplatform.shapes import Choice, Instant, Integer, ListOf, Name, Shape, Text
+from jobsplatform.shapes import ListOf, Shape
 from tenants import access
 from tenants.models import ApiToken, Tenant
 

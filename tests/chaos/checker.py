@@ -90,8 +90,15 @@ def _ledger(platform: Platform, tenant: str) -> dict[str, int]:
     return {name: int(value) for name, value in zip(counters, row, strict=True)}
 
 
+def assert_sound(load: Load) -> None:
+    """What every run must end with."""
+    found = violations(load)
+    print(f"{load.name}: {len(load.history.told)} answers {load.history.statuses()}")
+    assert not found, "\n".join([f"{len(found)} violations", *found[:40]])
+
+
 def violations(load: Load) -> list[str]:
-    """Every broken invariant, each with its number; an empty list is what a run must end with."""
+    """Every broken invariant, each with its number."""
     facts, history = read(load.platform, load.name), load.history
     found = [
         *_answers(history, facts),

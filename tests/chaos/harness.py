@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -54,7 +55,7 @@ class Process(NamedTuple):
 
 def processes() -> list[Process]:
     """All living processes of this machine."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True)
     found = []
     for line in listed.stdout.splitlines():
         pid, parent, group, state, command = line.split(None, 4)
@@ -172,6 +173,12 @@ class Platform:
             "executor": lambda one: "runworker" in one.command and "--executor" in one.command,
         }
         return [one.pid for one in group if one.pid != self.pid and judges[role](one)]
+
+    def kill_one(self, role: str, chance: random.Random) -> None:
+        """Kill -9 one of these processes; one that is just being started again is waited for."""
+        found: list[int] = []
+        until(lambda: found.extend(self.pids(role)) or found, 20, lambda: f"no {role} came back: {self.output[-4_000:]}")
+        kill(chance.choice(found))
 
     def postmaster(self) -> int:
         pid = self.server.pid()

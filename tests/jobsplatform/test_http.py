@@ -17,9 +17,10 @@ from django.urls import path
 
 from jobsplatform import http, problem, scopes
 from jobsplatform.errors import NotFound, QueueFull, Unauthenticated
+from jobsplatform.fields import Choice, Integer, Json, Text
 from jobsplatform.http import Call, Endpoint, Reply, route, splice
 from jobsplatform.scopes import Access
-from jobsplatform.shapes import Choice, Integer, Json, Shape, Text
+from jobsplatform.shapes import Shape
 
 BODY_BYTES_MAX = 1_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, InternalError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions as drf
 
@@ -59,11 +59,20 @@ def test_further_members_are_shown(request_: Any) -> None:
     assert "instance" not in problem.document(UnknownOutcome())
 
 
+def wrapped(cause: Exception) -> InternalError:
+    """As Django raises what the driver raised."""
+    error = InternalError(*cause.args)
+    error.__cause__ = cause
+    return error
+
+
 def test_database_failures_are_unavailable_and_leak_nothing(request_: Any) -> None:
     for failure in (
         OperationalError('connection to server at "10.0.0.1" failed: FATAL: password'),
         InterfaceError("connection already closed"),
         psycopg.OperationalError("SELECT secret"),
+        psycopg.errors.ReadOnlySqlTransaction("cannot execute INSERT"),
+        wrapped(psycopg.errors.ReadOnlySqlTransaction("cannot execute INSERT")),
     ):
         response = problem.handle(failure, {"request": request_})
         assert response is not None

@@ -12,9 +12,8 @@ import pytest
 
 from jobsplatform import strictjson
 from jobsplatform.errors import Invalid, JobsPlatformError, TooLarge, UnknownErrorClass
-from jobsplatform.shapes import (
+from jobsplatform.fields import (
     Boolean,
-    Checked,
     Choice,
     Fault,
     Field,
@@ -23,15 +22,12 @@ from jobsplatform.shapes import (
     Integer,
     Json,
     Key,
-    ListOf,
     Name,
     Number,
-    Shape,
     Text,
-    exactly_one,
     normal_key,
-    not_both,
 )
+from jobsplatform.shapes import Checked, ListOf, Shape, exactly_one, not_both
 
 JOB = Shape(
     "NewJob",
@@ -241,10 +237,10 @@ def test_other_texts_are_no_request_key(key: str) -> None:
 
 
 def test_combining_marks_cannot_make_a_key_slow() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(Fault):
         normal_key("a" + "\u0327\u0301" * 100_000)
-    assert time.perf_counter() - began < 0.05
+    assert time.thread_time() - began < 0.05
 
 
 QUERY = Shape(
@@ -306,7 +302,7 @@ def test_a_thousand_jobs_are_checked_quickly() -> None:
         ]
     }
     node = strictjson.read(json.dumps(body).encode(), shape.template)
-    began = time.perf_counter()
+    began = time.thread_time()
     checked = shape.check(node)
-    assert time.perf_counter() - began < 0.25  # 6 ms on an idle machine
+    assert time.thread_time() - began < 0.25  # 6 ms on an idle machine
     assert all(item.errors == [] for item in checked.values["jobs"])

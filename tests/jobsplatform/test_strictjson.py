@@ -16,7 +16,7 @@ from jobsplatform.strictjson import Items, Node, Raw, Template
 
 JOB = Template(raw=frozenset({"payload"}), nul=frozenset({"message"}))
 BATCH = Template(items={"jobs": Items(JOB, 3)})
-HOSTILE_SECONDS_MAX = 0.25  # the contract says 50 ms; the machine that runs this may be busy
+HOSTILE_SECONDS_MAX = 0.25  # of CPU; the contract says 50 ms, on a machine that is not busy
 
 
 def faults(body: bytes | str, template: Template = JOB) -> list[tuple[str, str]]:
@@ -220,9 +220,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_bytes_are_answered_quickly(name: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     faults(HOSTILE[name])
-    assert time.perf_counter() - began < HOSTILE_SECONDS_MAX
+    assert time.thread_time() - began < HOSTILE_SECONDS_MAX
 
 
 def test_a_raw_value_can_be_checked_without_a_request() -> None:

@@ -21,22 +21,8 @@ from jobqueue.limits import (
 from jobqueue.states import ErrorClass, State
 from jobsplatform.cursors import listing_query
 from jobsplatform.errors import UnknownErrorClass
-from jobsplatform.shapes import (
-    Boolean,
-    Choice,
-    Field,
-    IndexOrName,
-    Instant,
-    Integer,
-    Json,
-    Key,
-    ListOf,
-    Name,
-    Shape,
-    Text,
-    exactly_one,
-    not_both,
-)
+from jobsplatform.fields import Boolean, Choice, Field, IndexOrName, Instant, Integer, Json, Key, Name, Text
+from jobsplatform.shapes import ListOf, Shape, exactly_one, not_both
 
 HORIZON_SECONDS: Final = int(HORIZON.total_seconds())
 GENERATION_MAX: Final = 2**31 - 1

@@ -10,6 +10,7 @@ from jobqueue.ids import format_id, format_token
 from jobqueue.leases import Completed, Failed, Released, Renewed
 from jobqueue.reads import AttemptView, JobView, ResultView
 from jobqueue.states import AttemptOutcome, ErrorClass, ResultOutcome, State
+from jobsplatform.fields import Schema
 from jobsplatform.http import splice
 from jobsplatform.instants import format_instant, format_optional
 from jobsplatform.schemas import (
@@ -26,7 +27,6 @@ from jobsplatform.schemas import (
     page_of,
     words,
 )
-from jobsplatform.shapes import Schema
 
 Members = dict[str, Any]
 

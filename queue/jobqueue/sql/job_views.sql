@@ -11,8 +11,9 @@ SELECT l.id, l.tenant_id, l.queue_id, l.kind, l.priority,
         WHEN d.job_id IS NOT NULL THEN 'dead'
     END AS state,
     l.request_key,
-    encode(sha256(convert_to(coalesce(c.payload, l.payload), 'UTF8')), 'hex') AS payload_sha256,
-    octet_length(coalesce(c.payload, l.payload)) AS payload_bytes,
+    encode(sha256(convert_to(CASE WHEN c.job_id IS NULL THEN l.payload ELSE c.payload END, 'UTF8')), 'hex')
+        AS payload_sha256,
+    octet_length(CASE WHEN c.job_id IS NULL THEN l.payload ELSE c.payload END) AS payload_bytes,
     CASE WHEN c.job_id IS NULL THEN l.payload_ref ELSE c.payload_ref END AS payload_ref,
     l.dependency,
     coalesce(s.attempt, r.attempt, w.attempt, f.attempt, d.attempt) AS attempts_used,
@@ -39,7 +40,7 @@ LEFT JOIN queue_scheduledjob w ON w.job_id = l.id
 LEFT JOIN queue_result f ON f.job_id = l.id
 LEFT JOIN dlq_deadletter d ON d.job_id = l.id
 LEFT JOIN dlq_correction c ON c.job_id = l.id
-    AND c.version = coalesce(s.payload_version, r.payload_version, w.payload_version, d.payload_version, (
+    AND c.version = coalesce(s.payload_version, r.payload_version, w.payload_version, (
         SELECT max(version) FROM dlq_correction x WHERE x.job_id = l.id
     ))
 LEFT JOIN LATERAL (

@@ -1,12 +1,12 @@
 -- lane_low: raise the lower bound of each lane's scan as far as is safe.
--- Safe: a horizon sample is (clock, next transaction id), the clock read first. Every transaction takes its id before
+-- Safe: a horizon sample is (clock, its own transaction id), the clock read first. Every transaction takes its id before
 -- it reads the clock for a position; so once all transactions below a sample's id have ended, no row with an older
 -- position than the sample's clock can still appear.
 -- returns how many lanes were raised.  locks: lane rows in id order, SKIP LOCKED
 -- plan: by index
 WITH sampled AS (
         INSERT INTO queue_horizon (at, next_xid)
-        VALUES (statement_timestamp(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+        VALUES (statement_timestamp(), pg_current_xact_id()::text::bigint)
         ON CONFLICT DO NOTHING
     ),
     safe AS MATERIALIZED (

@@ -1,7 +1,8 @@
 """The socket between a keeper and one executor: small binary frames, in order.
 
-Executor → keeper: HELD before any of these leases can start, DROPPED when settled or lost, LEAVING before a
-wanted exit. Keeper → executor: what the renewals found (CANCELLED, GIVE_BACK, ENDING, LOST) and DRAIN.
+Executor → keeper: HELD before any of these leases can start, DROPPED when settled or lost, ISOLATE to hand on a
+suspect's lease, LEAVING before a wanted exit. Keeper → executor: what the renewals found (CANCELLED, GIVE_BACK,
+ENDING, LOST), SUSPECTS, RUN with an isolated lease, and DRAIN.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _HEAD = struct.Struct("=BI")  # kind, bytes that follow
 _HELD = struct.Struct("=Iqq16sdd")
 _PLACE = struct.Struct("=I")
 _NOTE = struct.Struct("=Iqq")
+_ID = struct.Struct("=q")
 _INSTANT = struct.Struct("=d")
 
 READ_BYTES = 256 * 1024
@@ -34,6 +36,9 @@ class Word(enum.IntEnum):
     ENDING = 6
     LOST = 7
     DRAIN = 8
+    SUSPECTS = 9
+    ISOLATE = 10
+    RUN = 11
 
 
 class Held(NamedTuple):
@@ -152,6 +157,28 @@ def pack_notes(notes: Iterable[Note]) -> bytes:
 
 def unpack_notes(body: bytes) -> list[Note]:
     return [Note._make(fields) for fields in _NOTE.iter_unpack(body)]
+
+
+def pack_isolated(taken_at: float, held: Held, text: str) -> bytes:
+    """A lease on its way to another process: what the keeper must know, then the lease as text."""
+    return pack_held(taken_at, [held]) + text.encode()
+
+
+def unpack_isolated(body: bytes) -> tuple[float, Held]:
+    taken_at, [held] = unpack_held(body[: _INSTANT.size + _HELD.size])
+    return taken_at, held
+
+
+def isolated_text(body: bytes) -> str:
+    return body[_INSTANT.size + _HELD.size :].decode()
+
+
+def pack_ids(job_ids: Iterable[int]) -> bytes:
+    return b"".join([_ID.pack(job_id) for job_id in job_ids])
+
+
+def unpack_ids(body: bytes) -> list[int]:
+    return [job_id for (job_id,) in _ID.iter_unpack(body)]
 
 
 def pack_instant(monotonic_s: float) -> bytes:

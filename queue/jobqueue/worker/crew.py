@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from jobqueue import leases
 from jobqueue.worker import verdicts
 from jobqueue.worker.board import FINISHED, RUNNING
 from jobqueue.worker.context import JobContext
@@ -98,13 +99,14 @@ class Crew:
                     since_tidy = 0
                 self._sleep(bed)
                 continue
-            self._run(job, slot)
+            succeeded = self._run(job, slot)
             since_tidy += 1
-            if since_tidy >= JOBS_PER_TIDY:
+            if since_tidy >= JOBS_PER_TIDY or not succeeded:
                 self._tidy_up()
                 since_tidy = 0
 
-    def _run(self, job: JobContext, slot: int) -> None:
+    def _run(self, job: JobContext, slot: int) -> bool:
+        """False after an exception: it may have left a broken connection for the next job of this thread."""
         lease = job.lease
         job.began_at = began_at = time.monotonic()
         self.current[slot] = job
@@ -119,6 +121,7 @@ class Crew:
         self.ended.append((job, verdict, time.monotonic() - began_at))
         if not self.queued:
             self._on_finish()
+        return type(verdict) is leases.Complete
 
     def _tidy_up(self) -> None:
         """Give back what handlers left in this thread: database connections and the query log of DEBUG."""

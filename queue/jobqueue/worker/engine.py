@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from jobqueue import leases
-from jobqueue.worker import verdicts
+from jobqueue.worker import leasetext, verdicts
 from jobqueue.worker.backoff import Backoff
 from jobqueue.worker.board import PLACES, WAITING, Board
 from jobqueue.worker.channel import (
@@ -28,9 +28,13 @@ from jobqueue.worker.channel import (
     Closed,
     Held,
     Word,
+    isolated_text,
     pack_held,
+    pack_isolated,
     pack_places,
+    unpack_ids,
     unpack_instant,
+    unpack_isolated,
     unpack_notes,
 )
 from jobqueue.worker.context import JobContext
@@ -78,12 +82,15 @@ class Engine:
         *,
         concurrency: int,
         once: bool = False,
+        solo: bool = False,
         grace_s: float = 10.0,
     ) -> None:
         self._verbs = verbs
         self._channel = channel
         self._board = board
         self._once = once
+        self._solo = solo  # run one job that is handed over, claim none
+        self._suspects: frozenset[int] = frozenset()
         self._grace_s = grace_s
         self._crew = Crew(concurrency, handlers, board.states, on_finish=self._rouse, tidy=verbs.tidy)
         self._pace = Pace(concurrency)
@@ -99,6 +106,7 @@ class Engine:
         self._stuck_since: float | None = None
         self._answered_at = time.monotonic()
         self._leave_at = math.inf
+        self._has_run = False
         self._is_draining = False
         self._drain_requested = False
         self._is_done = False
@@ -144,6 +152,8 @@ class Engine:
         if self._is_draining:
             self._board.stamp_poll(now)
             self._is_done = not self._held or now >= self._leave_at
+        elif self._solo:
+            self._is_done = self._has_run and not self._held
         else:
             self._claim()
         if not self._is_done:
@@ -170,11 +180,18 @@ class Engine:
         for word, body in self._channel.receive():
             if word is Word.DRAIN:
                 self._drain(unpack_instant(body))
-                continue
-            for note in unpack_notes(body):
-                job = self._held.get(note.place)
-                if job is not None and (job.lease.job_id, job.lease.generation) == note[1:]:
-                    self._heed(word, job)
+            elif word is Word.SUSPECTS:
+                self._suspects = frozenset(unpack_ids(body))
+            elif word is Word.RUN:
+                self._take_on([leasetext.load(isolated_text(body))], unpack_isolated(body)[0])
+            else:
+                self._hear_notes(word, body)
+
+    def _hear_notes(self, word: Word, body: bytes) -> None:
+        for note in unpack_notes(body):
+            job = self._held.get(note.place)
+            if job is not None and (job.lease.job_id, job.lease.generation) == note[1:]:
+                self._heed(word, job)
 
     def _heed(self, word: Word, job: JobContext) -> None:
         if word is Word.LOST:
@@ -280,7 +297,7 @@ class Engine:
         self._board.stamp_poll(self._answered_at)
         if claimed:
             self._pace.claimed(len(claimed))
-            self._take_on(claimed, now)
+            self._take_on(self._isolate(claimed, now) if self._suspects else claimed, now)
         self._schedule_claim(len(claimed), want)
         if self._once and not claimed and not self._held:
             self._is_done = True
@@ -297,15 +314,24 @@ class Engine:
             queued=len(self._crew.queued), running=len(running), slow=slow, room=len(self._free_places)
         )
 
+    def _isolate(self, claimed: list[Lease], taken_at: float) -> list[Lease]:
+        """Hand suspects of an earlier crash on to processes of their own; answers the others."""
+        for lease in claimed:
+            if lease.job_id in self._suspects:
+                body = pack_isolated(taken_at, _held(lease, 0), leasetext.dump(lease))
+                self._channel.send(Word.ISOLATE, body)
+        return [lease for lease in claimed if lease.job_id not in self._suspects]
+
     def _take_on(self, claimed: list[Lease], taken_at: float) -> None:
         """Tell the keeper, then the threads: a job must be in the keeper's book before it can end a process.
 
         `taken_at` is the instant before the claim was sent, so every end reckoned from it errs on the safe
         side.
         """
+        self._has_run = True
         jobs = [JobContext(lease, self._free_places.popleft(), taken_at, self) for lease in claimed]
         self._held.update((job.place, job) for job in jobs)
-        self._channel.send(Word.HELD, pack_held(taken_at, [_held(job) for job in jobs]))
+        self._channel.send(Word.HELD, pack_held(taken_at, [_held(job.lease, job.place) for job in jobs]))
         self._crew.add(jobs)
 
     def _schedule_claim(self, got: int, want: int) -> None:
@@ -408,7 +434,7 @@ class Engine:
             ends.append(self._save_at)
         if self._crew.queued:
             ends.append(now + LOOK_S)
-        if not self._is_draining and self._wanted(now):
+        if not self._is_draining and not self._solo and self._wanted(now):
             ends.append(self._claim_at)
         return min(ends) - now
 
@@ -435,8 +461,7 @@ class _Save:
         self.done.set()
 
 
-def _held(job: JobContext) -> Held:
-    lease = job.lease
+def _held(lease: Lease, place: int) -> Held:
     claimed_at = lease.claimed_at.timestamp()
     lease_s = lease.expires_at.timestamp() - claimed_at
-    return Held(job.place, lease.job_id, lease.generation, lease.token, claimed_at, lease_s)
+    return Held(place, lease.job_id, lease.generation, lease.token, claimed_at, lease_s)

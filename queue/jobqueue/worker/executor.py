@@ -36,14 +36,14 @@ def chosen_kinds(options: WorkerOptions) -> list[str]:
 
 
 def run(private: str, options: WorkerOptions) -> None:
-    """Run as executor `private` (index, two descriptors, keeper's process id). Never returns."""
-    index, channel_descriptor, board_descriptor, keeper_pid = map(int, private.split(","))
+    """Run as executor `private` (see `process.PRIVATE_FLAG`). Never returns."""
+    worker, *numbers = private.split(",")
+    channel_descriptor, board_descriptor, keeper_pid, solo = map(int, numbers)
     die_with_parent(keeper_pid)
     for descriptor in (channel_descriptor, board_descriptor):
         os.set_inheritable(descriptor, False)  # what handlers start must not hold our end of the channel open
     sys.setswitchinterval(SWITCH_S)
     channel = Channel(socket.socket(fileno=channel_descriptor))
-    worker = f"{options.name}/{index}"
     engine = Engine(
         registry.handlers(),
         DatabaseVerbs(options, chosen_kinds(options), worker),
@@ -51,25 +51,26 @@ def run(private: str, options: WorkerOptions) -> None:
         Board(board_descriptor),
         concurrency=options.concurrency,
         once=options.once,
+        solo=bool(solo),
         grace_s=options.grace_s,
     )
     _drain_on_signals(engine)
-    code = _work(engine, index)
+    code = _work(engine, worker)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # handlers that still run in threads must not keep the process
 
 
-def _work(engine: Engine, index: int) -> int:
+def _work(engine: Engine, worker: str) -> int:
     try:
         engine.run()
     except Closed:
         return EXIT_KEEPER_GONE
     except Stuck as error:
-        events.emit("executor_stuck", executor=index, reason=str(error))
+        events.emit("executor_stuck", executor=worker, reason=str(error))
         return EXIT_STUCK
     except DatabaseAway as error:
-        events.emit("database_lost", executor=index, error=str(error))
+        events.emit("database_lost", executor=worker, error=str(error))
         return NO_DATABASE
     return 0
 

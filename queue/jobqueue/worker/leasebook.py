@@ -127,6 +127,10 @@ class LeaseBook:
         for place in places:
             self._by_place.pop(place, None)
 
+    def take(self, place: int) -> HeldLease | None:
+        """Take one lease out of the book."""
+        return self._by_place.pop(place, None)
+
     def lose(self, lease: HeldLease) -> bool:
         """Forget this lease; False when its place has long been another's."""
         if self._by_place.get(lease.place) is not lease:

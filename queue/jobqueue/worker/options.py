@@ -41,7 +41,9 @@ class WorkerOptions:
         _bound("--max-priority", self.max_priority, 0, BANDS_MAX - 1)
         _bound("--grace", self.grace_s, 0, GRACE_SECONDS_MAX)
         _bound("--probe-port", self.probe_port, 1, 65_535)
-        _bound("--name, in characters,", len(self.name), 0, WORKER_CHARS_MAX - 4)  # "/63" is added
+        _bound("--name, in characters,", len(self.name), 0, WORKER_CHARS_MAX - 12)  # "/63.1234567" is added
+        if "," in self.name:
+            raise BadOption("--name cannot hold a comma")
         for option, names in (("--queues", self.queues), ("--kinds", self.kinds)):
             if names is not None and not all(names):
                 raise BadOption(f"{option} is a list of names with commas between them")

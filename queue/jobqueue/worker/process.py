@@ -17,15 +17,16 @@ from jobqueue.worker.channel import Channel, Closed, Word
 from jobqueue.worker.leasebook import LeaseBook
 from jobqueue.worker.options import WorkerOptions
 
-PRIVATE_FLAG = "--executor"  # followed by index, two file descriptors and the keeper's process id
+PRIVATE_FLAG = "--executor"  # with name, two file descriptors, the keeper's process id and whether it is solo
 
 
 class ExecutorProcess:
     """A started executor. Nothing of the keeper's is shared with it but two file descriptors."""
 
-    def __init__(self, index: int, options: WorkerOptions) -> None:
-        self.index = index
+    def __init__(self, name: str, options: WorkerOptions, *, solo: bool = False) -> None:
+        self.name = name
         self.started_at = time.monotonic()
+        self.is_solo = solo
         self.is_leaving = False  # it said that it ends because it should
         self.is_silent = False  # its end of the channel is closed
         self.hung_looks = 0
@@ -35,15 +36,15 @@ class ExecutorProcess:
             descriptors = (theirs.fileno(), memory.fileno())
             # Popen executes a fresh interpreter: no thread, connection or lock of this process goes along.
             self._process = subprocess.Popen(
-                [*_this_command(), *self._arguments(options, descriptors)],
+                [*_this_command(), *self._arguments(options, descriptors, solo)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
             )
         self.channel = Channel(ours)
         self.book = LeaseBook(self.board.states)
 
-    def _arguments(self, options: WorkerOptions, descriptors: tuple[int, int]) -> list[str]:
-        private = ",".join(map(str, (self.index, *descriptors, os.getpid())))
+    def _arguments(self, options: WorkerOptions, descriptors: tuple[int, int], solo: bool) -> list[str]:
+        private = ",".join(map(str, (self.name, *descriptors, os.getpid(), int(solo))))
         return [PRIVATE_FLAG, private, "--as", options.to_json()]
 
     @property

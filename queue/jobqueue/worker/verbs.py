@@ -12,10 +12,11 @@ import psycopg
 from django.conf import settings
 
 from jobqueue import claiming, leases, policies
+from jobqueue.limits import WORKER_CLAIM_LIMIT_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import FLEET
 from jobqueue.worker.options import WorkerOptions
-from jobsplatform import events
+from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError, NotFound, Unavailable, UnknownOutcome
 from tenants.models import Tenant
 
@@ -47,6 +48,9 @@ class Verbs(Protocol):
 
     def release(self, calls: Sequence[leases.Release]) -> Answers: ...
 
+    def release_unstarted(self, worker: str) -> int:
+        """Give back what `worker` has claimed and nobody has started; how many."""
+
     def queue_name(self, queue_id: int) -> str: ...
 
     def tenant_slug(self, tenant_id: int) -> str: ...
@@ -56,6 +60,14 @@ class Verbs(Protocol):
 
     def forget_queries(self) -> None:
         """Empty the query log that DEBUG keeps."""
+
+
+def answers_of(outcome: object, count: int) -> Sequence[object]:
+    """One answer a call: a batch that raised answers each of its calls with the error."""
+    if isinstance(outcome, BaseException):
+        return [outcome] * count
+    assert isinstance(outcome, Sequence), "a verb answers one value a call"
+    return outcome
 
 
 def must_repeat(answer: object) -> bool:
@@ -108,6 +120,18 @@ class DatabaseVerbs:
     def release(self, calls: Sequence[leases.Release]) -> Answers:
         with _lost_connections_translated():
             return leases.release(calls, scope=FLEET)
+
+    def release_unstarted(self, worker: str) -> int:
+        count = 0
+        with _lost_connections_translated():
+            for alias in database.aliases().values():
+                params = {"worker": worker, "limit": WORKER_CLAIM_LIMIT_MAX, "now": None}
+                rows = sql.rows("jobqueue/worker_leases", params, alias=alias)
+                calls = [
+                    leases.Release(job_id, generation, bytes(token)) for job_id, generation, token in rows
+                ]
+                count += len(leases.release(calls, scope=FLEET))
+        return count
 
     def queue_name(self, queue_id: int) -> str:
         name = self._names.get(queue_id)

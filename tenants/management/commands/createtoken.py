@@ -57,7 +57,9 @@ class Command(VerbCommand):
 
 def _as_json(token: ApiToken, text: str) -> str:
     tenant = None if token.tenant is None else token.tenant.slug
-    return json.dumps({"token": text, "id": token.public_id, "tenant": tenant, "scopes": sorted(token.scopes)})
+    return json.dumps(
+        {"token": text, "id": token.public_id, "tenant": tenant, "scopes": sorted(token.scopes)}
+    )
 
 
 def _seconds(text: str) -> int:

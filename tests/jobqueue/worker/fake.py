@@ -59,6 +59,7 @@ class FakeQueue:
         self.live: dict[int, Lease] = {}
         self.calls: dict[str, list[Any]] = {"complete": [], "fail": [], "release": [], "renew": []}
         self.claims: list[int] = []
+        self.swept: list[str] = []
         self.failures: dict[str, deque[Exception | JobsPlatformError]] = {}
         self.delay_s = 0.0
         self.cancelled: set[int] = set()
@@ -96,6 +97,11 @@ class FakeQueue:
 
     def release(self, calls: Sequence[leases.Release]) -> list[Any]:
         return self._end("release", calls, lambda: leases.Released("ready"))
+
+    def release_unstarted(self, worker: str) -> int:
+        self._fail("release_unstarted")
+        self.swept.append(worker)
+        return 0
 
     def queue_name(self, queue_id: int) -> str:
         return f"queue-{queue_id}"

@@ -90,6 +90,19 @@ def test_the_board_shows_a_job_as_running_exactly_while_its_handler_runs() -> No
     assert (during, states[9]) == ([1], 2)
 
 
+def test_a_thread_tidies_up_after_each_failure() -> None:
+    tidied: list[int] = []
+
+    def act(job) -> None:
+        if job.lease.job_id == 1:
+            raise ValueError
+
+    crew = make_crew(1, act, tidy=lambda: tidied.append(len(crew.ended)))
+    crew.add(jobs(100))
+    until(lambda: len(crew.ended) == 100)
+    assert tidied[0] == 2
+
+
 def test_idle_threads_tidy_up_after_their_handlers() -> None:
     tidied = threading.Event()
     crew = make_crew(1, lambda job: None, tidy=tidied.set)

@@ -33,8 +33,9 @@ from tests.jobqueue.worker.fake import FakeQueue, make_lease, until
 class PlayedExecutor(ExecutorProcess):
     """The parent's view of an executor whose other end is in the test's hands."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, name: str, solo: bool) -> None:
+        self.name = name
+        self.is_solo = solo
         self.started_at = time.monotonic()
         self.is_leaving = self.is_silent = False
         self.hung_looks = 0
@@ -83,8 +84,8 @@ class Stage:
         self.keeper._clerks.start()
         self.turn()
 
-    def _start(self, index: int, options: WorkerOptions) -> PlayedExecutor:
-        self.started.append(PlayedExecutor(index))
+    def _start(self, name: str, options: WorkerOptions, *, solo: bool = False) -> PlayedExecutor:
+        self.started.append(PlayedExecutor(name, solo))
         return self.started[-1]
 
     def turn(self) -> None:
@@ -157,11 +158,11 @@ def test_an_executor_that_ended_is_started_again_with_growing_waits(stage: Stage
 def test_a_start_that_fails_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def refuse(index: int, options: WorkerOptions) -> PlayedExecutor:
-        calls.append(index)
+    def refuse(name: str, options: WorkerOptions) -> PlayedExecutor:
+        calls.append(name)
         if len(calls) < 3:
             raise OSError(11, "try again")
-        return stage._start(index, options)
+        return stage._start(name, options)
 
     monkeypatch.setattr(stage.keeper, "_start", refuse)
     stage.started[0].end(1)

@@ -63,20 +63,30 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_lease(platform: Platform
 
 
 def test_a_job_that_kills_its_process_is_stopped_and_disturbs_no_other(platform: Platform) -> None:
-    """S23 with five crashes: exactly five starts, then a dead letter; no other job is charged a thing."""
+    """S23 with five crashes: exactly five starts, then a dead letter; all others succeed."""
     platform.set(lease_s=1, max_crashes=5, max_attempts=10)
     [bad] = platform.enqueue("test.crash")
-    others = platform.enqueue("test.sleep", 8, s=0.05)
+    others = platform.enqueue("test.note", 60)
     platform.worker("--concurrency", "4")
-    others += platform.enqueue("test.note", 40)
     platform.until(lambda: platform.job(bad).state == "dead", 40)
     platform.until(lambda: set(platform.states(others)) == {"succeeded"}, 20)
     view = platform.job(bad)
     assert (view.dead_reason, view.generation, view.crashes) == ("poison", 5, 5)
-    assert [line for line in platform.lines("start") if line[0] == platform.job_name(bad)] == [
-        (platform.job_name(bad), n, n) for n in range(1, 6)
-    ]
+    starts = [line for line in platform.lines("start") if line[0] == platform.job_name(bad)]
+    assert starts == [(platform.job_name(bad), n, n) for n in range(1, 6)]
     assert {attempt.error_class for attempt in platform.attempts(bad)} == {"worker_crash"}
+
+
+def test_jobs_beside_a_killer_are_charged_once_at_most(platform: Platform) -> None:
+    """They run for so long that each crash could take them along; after the first they never share a process."""
+    platform.set(lease_s=1, max_crashes=4, max_attempts=10)
+    long = platform.enqueue("test.sleep", 3, s=3)
+    [bad] = platform.enqueue("test.crash")
+    platform.worker("--concurrency", "4")
+    platform.until(lambda: platform.job(bad).state == "dead", 30)
+    platform.until(lambda: set(platform.states(long)) == {"succeeded"}, 20)
+    assert platform.job(bad).crashes == 4
+    assert {platform.job(job).crashes for job in long} <= {0, 1}
 
 
 def test_a_crash_is_charged_to_the_running_job_and_not_to_buffered_ones(platform: Platform) -> None:

@@ -15,7 +15,9 @@ class Command(VerbCommand):
     help = "Make a queue that all tenants may use. What is not set has the default of the API's contract."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", help="lower-case letters, digits, dot, hyphen, underscore")
+        parser.add_argument(
+            "name", metavar="NAME", help="lower-case letters, digits, dot, hyphen, underscore"
+        )
         parser.add_argument(
             "--preset", default="five", help=f"its bands: {', '.join(policies.PRESETS)} (five)"
         )

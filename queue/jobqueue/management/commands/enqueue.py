@@ -17,8 +17,9 @@ from jobqueue.enqueue import Accepted, NewJob, enqueue
 from jobqueue.ids import format_id
 from jobqueue.requests import Reader, Request, files_of, from_texts
 from jobqueue.types import Scope
-from jobsplatform.commands import VerbCommand, describe
+from jobsplatform.commands import VerbCommand
 from jobsplatform.errors import JobsPlatformError, NotFound, TenantSuspended
+from jobsplatform.wording import describe
 from tenants import access
 from tenants.access import TenantRef
 
@@ -67,7 +68,9 @@ class Command(VerbCommand):
         source.add_argument(
             "--each-file", type=Path, metavar="DIR", help="one job a file, for the kind text.index"
         )
-        add("--wait", action="store_true", help="follow the jobs to their ends; exit 1 if one did not succeed")
+        add(
+            "--wait", action="store_true", help="follow the jobs to their ends; exit 1 if one did not succeed"
+        )
 
     def act(self, options: dict[str, Any]) -> None:
         tenant = _tenant(options["tenant"])
@@ -85,7 +88,9 @@ class Command(VerbCommand):
         run.conclude()
 
     @contextmanager
-    def _source(self, options: dict[str, Any], reader: Reader) -> Iterator[tuple[Iterable[Request], int | None]]:
+    def _source(
+        self, options: dict[str, Any], reader: Reader
+    ) -> Iterator[tuple[Iterable[Request], int | None]]:
         """The requests, and how many there are (None: not known)."""
         payload, folder, file = options["payload"], options["each_file"], options["file"]
         if payload not in (None, "-") and (folder or file):
@@ -105,7 +110,9 @@ class Command(VerbCommand):
 
     def _stdin(self, reader: Reader) -> Iterator[Request]:
         if sys.stdin.isatty():
-            raise CommandError("Give a PAYLOAD (JSON; null for none), --file, --each-file, or lines on stdin.")
+            raise CommandError(
+                "Give a PAYLOAD (JSON; null for none), --file, --each-file, or lines on stdin."
+            )
         return reader.lines(sys.stdin.buffer)
 
 
@@ -136,7 +143,12 @@ class _Screen:
         self._command = command
         self._bar: Progress | None = None
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
 
     def __enter__(self) -> _Screen:

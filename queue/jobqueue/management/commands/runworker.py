@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -49,7 +50,13 @@ class Command(BaseCommand):
         self._refuse_unknown_queues(options)
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         self._serve_probe(options, keeper)
-        sys.exit(keeper.run())
+        code = keeper.run()
+        if keeper.has_loose_ends:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # a thread that waits for a silent database must not hold up the exit
+        if code:
+            sys.exit(code)
 
     def _refuse_unknown_queues(self, options: WorkerOptions) -> None:
         """A typing error shows at once; a database that is away does not: the executors wait for it."""

@@ -14,12 +14,16 @@ from tenants.models import Quota
 
 
 class Command(VerbCommand):
-    help = "Set limits of a tenant, over all queues or in one, over all bands or in one; `none` lifts a limit."
+    help = (
+        "Set limits of a tenant, over all queues or in one, over all bands or in one; `none` lifts a limit."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", help="its slug")
         parser.add_argument("--queue", default="", metavar="NAME", help="only in this queue")
-        parser.add_argument("--band", metavar="BAND", help="only in this band of the queue: its index or name")
+        parser.add_argument(
+            "--band", metavar="BAND", help="only in this band of the queue: its index or name"
+        )
         parser.add_argument("--reason", default="", help="for the audit")
         parser.add_argument(
             "limits",

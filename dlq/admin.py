@@ -1,0 +1,374 @@
+"""The dead-letter desk in the admin: look, correct, redrive. Payloads are masked until someone corrects one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from secrets import token_urlsafe
+from typing import Any, Final
+
+from django import forms
+from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from dlq import corrections, reads, redrive
+from dlq.api.desk import CORRECTION
+from dlq.models import Correction, DeadLetter, Redrive
+from dlq.reads import DeadLetterView
+from jobqueue import reads as job_reads
+from jobqueue.admin import PLACE, TICKET, PlaceAdmin, first_line, job_link, since_filter
+from jobqueue.ids import format_id
+from jobqueue.limits import HORIZON, REASON_CHARS_MAX
+from jobqueue.types import FLEET
+from jobsplatform import database, sql, strictjson
+from jobsplatform.adminsite import (
+    NOTHING,
+    ShardAdmin,
+    ShardFilter,
+    actor,
+    ago,
+    ask_and_act,
+    badge,
+    masked,
+    require,
+    table_page,
+)
+from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.strictjson import Node
+from jobsplatform.wording import describe
+from tenants import audit
+
+MAY_CORRECT: Final = "dlq.add_correction"
+MAY_REDRIVE: Final = "dlq.add_redrive"
+REDRIVES_SHOWN_MAX: Final = 50
+TRIES: Final = (
+    ("tries", "generation"),
+    ("crashes", "lapses"),
+    ("releases", "redrive_generation"),
+    ("payload_version", "reconcile"),
+    "deadline",
+)
+
+
+class NoteForm(forms.Form):
+    """Why: nothing goes back without a note."""
+
+    note = forms.CharField(widget=forms.Textarea(attrs={"rows": 3}), max_length=REASON_CHARS_MAX)
+
+
+class RedriveForm(NoteForm):
+    """How a dead letter goes back. The key makes a form that is sent twice one redrive."""
+
+    redrive_key = forms.CharField(widget=forms.HiddenInput, max_length=255)
+    not_before = forms.DateTimeField(
+        required=False, help_text="UTC, such as 2030-01-31 08:00. Empty: at once."
+    )
+    deadline = forms.DateTimeField(required=False, help_text="UTC. Needed when the job's own has passed.")
+    max_attempts = forms.IntegerField(
+        required=False, min_value=1, max_value=100, help_text="Empty: as many as before; they count from 0."
+    )
+
+    def clean_not_before(self) -> datetime | None:
+        return self._within_horizon("not_before")
+
+    def clean_deadline(self) -> datetime | None:
+        return self._within_horizon("deadline")
+
+    def _within_horizon(self, name: str) -> datetime | None:
+        instant: datetime | None = self.cleaned_data[name]
+        if instant is not None and instant > timezone.now() + HORIZON:
+            raise forms.ValidationError("Lies more than ten years ahead.")
+        return instant
+
+
+class CorrectionForm(NoteForm):
+    """A new version of the payload, exactly as it will be stored, or a new reference."""
+
+    payload = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "vLargeTextField json"}),
+        help_text="JSON. It is kept digit for digit.",
+    )
+    payload_ref = forms.CharField(required=False, help_text="Instead of a payload.")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if not self.errors:
+            try:
+                cleaned["checked"] = _checked(cleaned)
+            except JobsPlatformError as error:
+                raise forms.ValidationError(describe(error)) from None
+        return cleaned
+
+
+def _checked(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """The correction by the rules of the API. Raises JobsPlatformError."""
+    node = Node()
+    node["note"] = cleaned["note"]
+    if cleaned["payload"].strip():
+        node["payload"] = strictjson.raw(cleaned["payload"])
+    if cleaned["payload_ref"]:
+        node["payload_ref"] = cleaned["payload_ref"]
+    checked = CORRECTION.check(node)
+    if (refusal := checked.refusal) is not None:
+        raise refusal
+    return checked.values
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(PlaceAdmin):
+    list_display = (*PLACE, "why", "error", "failed", "redrives")
+    list_filter = (ShardFilter, since_filter("failed_at", "failed"))
+    keyset = ("failed_at", "job_id")
+    change_form_template = "admin/dlq/deadletter/change_form.html"
+    readonly_fields = (*PLACE, "why", "failed_at", "error_class", "message", "fingerprint", "tries", *TICKET)
+    fieldsets = (
+        (None, {"fields": (("job", "kind"), ("tenant", "queue"), ("band", "why"), "failed_at")}),
+        ("Last error", {"fields": (("error_class", "fingerprint"), "message")}),
+        ("Content", {"fields": ("content", "payload_ref", "needs_correction", "checkpoint_size")}),
+        ("Tries", {"fields": TRIES}),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*self.readonly_fields, "content", "payload_ref", "needs_correction", "checkpoint_size")
+
+    def url_of(self, row: Any) -> str | None:
+        return _url("change", row.pk)
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("redrives/", wrap(redrives_page), name="dlq_redrive_changelist"),
+            path("<path:object_id>/redrive/", wrap(self.redrive_view), name="dlq_deadletter_redrive"),
+            path("<path:object_id>/correct/", wrap(self.correct_view), name="dlq_deadletter_correct"),
+            *super().get_urls(),
+        ]
+
+    # Columns
+
+    @admin.display(description="reason")
+    def why(self, row: DeadLetter) -> SafeString:
+        return badge(row.reason)
+
+    @admin.display(description="last error")
+    def error(self, row: DeadLetter) -> str:
+        return ": ".join(filter(None, [row.error_class, first_line(row.message)])) or NOTHING
+
+    @admin.display(description="failed")
+    def failed(self, row: DeadLetter) -> SafeString | str:
+        return ago(row.failed_at)
+
+    @admin.display
+    def redrives(self, row: DeadLetter) -> int:
+        return row.redrive_generation
+
+    @admin.display(description="payload")
+    def content(self, row: DeadLetter) -> SafeString | str:
+        view = _view(row)
+        return NOTHING if view is None else masked(view.payload_bytes, view.payload_sha256)
+
+    @admin.display(description="payload reference")
+    def payload_ref(self, row: DeadLetter) -> str:
+        view = _view(row)
+        return (view and view.payload_ref) or NOTHING
+
+    @admin.display(description="must be corrected first", boolean=True)
+    def needs_correction(self, row: DeadLetter) -> bool:
+        view = _view(row)
+        return view is not None and view.correction_required
+
+    # Pages
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        if obj is not None:
+            context |= {
+                "name": format_id(obj.pk),
+                "can_correct": request.user.has_perm(MAY_CORRECT),
+                "can_redrive": request.user.has_perm(MAY_REDRIVE),
+                "tables": [_corrections(obj), _redrives(obj)],
+            }
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def redrive_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask, then redrive."""
+        require(request, MAY_REDRIVE)
+        letter = self._letter(request, object_id)
+        return ask_and_act(
+            request,
+            self,
+            obj=letter,
+            title=f"Redrive {letter}",
+            intro="The job goes back into its queue under the same id; attempts and crashes count from 0 again. "
+            "The note is kept in the audit.",
+            form=RedriveForm(request.POST or None, initial={"redrive_key": f"admin:{token_urlsafe(12)}"}),
+            act=lambda said: _redrive(letter, request, said),
+            back=_url("change", letter.pk),
+            submit="Redrive the job",
+        )
+
+    def correct_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask for a new payload, then store it beside the old one."""
+        require(request, MAY_CORRECT)
+        letter = self._letter(request, object_id)
+        shows_present = request.method == "GET" and "present" in request.GET
+        initial = {"payload": _present_payload(letter, request)} if shows_present else {}
+        links = [] if shows_present else [{"href": "?present", "text": "Start from the present payload"}]
+        return ask_and_act(
+            request,
+            self,
+            obj=letter,
+            title=f"Correct {letter}",
+            intro="The original stays; attempts after a redrive get the new version. "
+            "That the present payload was shown is written to the audit.",
+            form=CorrectionForm(request.POST or None, initial=initial),
+            act=lambda said: _correct(letter, request, said),
+            back=_url("change", letter.pk),
+            submit="Store the correction",
+            context={"links": links},
+        )
+
+    def _letter(self, request: HttpRequest, object_id: str) -> DeadLetter:
+        found = self.get_object(request, object_id)
+        if not isinstance(found, DeadLetter):
+            raise Http404
+        return found
+
+
+def _url(page: str, job_id: int) -> str:
+    return reverse(f"admin:dlq_deadletter_{page}", args=[format_id(job_id)])
+
+
+def _view(letter: DeadLetter) -> DeadLetterView | None:
+    """What the desk shows of it; read once a row."""
+    kept: dict[str, Any] = letter.__dict__
+    if "view" not in kept:
+        try:
+            kept["view"] = reads.dead_letter(letter.pk, scope=FLEET)
+        except NotFound:
+            kept["view"] = None
+    view: DeadLetterView | None = kept["view"]
+    return view
+
+
+def _present_payload(letter: DeadLetter, request: HttpRequest) -> str:
+    """The payload that a redrive would run with; that it was shown is audited."""
+    alias = str(database.alias_of(letter.pk))
+    view = _view(letter)
+
+    def read() -> str:
+        audit.record(
+            "job.payload_shown",
+            f"job:{letter}",
+            actor=actor(request),
+            tenant_id=None if view is None else view.tenant_id,
+            alias=alias,
+        )
+        return job_reads.payload(letter.pk, scope=FLEET)[0] or ""
+
+    return sql.in_transaction(alias, read)
+
+
+def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
+    new = redrive.NewRedrive(
+        note=said["note"],
+        actor=actor(request),
+        redrive_key=said["redrive_key"],
+        not_before=said["not_before"],
+        deadline=said["deadline"],
+        max_attempts=said["max_attempts"],
+    )
+    done = redrive.redrive(letter.pk, new, scope=FLEET)
+    return f"Job {letter} is {done.state} again (redrive {done.redrive_generation}, audit {done.audit_id})."
+
+
+def _correct(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
+    checked = said["checked"]
+    new = corrections.NewCorrection(
+        note=checked["note"],
+        actor=actor(request),
+        payload=checked["payload"],
+        payload_ref=checked["payload_ref"],
+    )
+    done = corrections.correct(letter.pk, new, scope=FLEET)
+    return f"Version {done.version} of the payload of {letter} is stored. Redrive the job to use it."
+
+
+def _corrections(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "title": "Corrections",
+        "none": "Nobody has corrected the payload.",
+        "headers": ["Version", "Note", "Author", "When", "Old hash", "New hash"],
+        "rows": [
+            [v.version, v.note, v.author, ago(v.at), _hash(v.old_sha256), _hash(v.new_sha256)]
+            for v in reads.corrections([letter.pk])[letter.pk]
+        ],
+    }
+
+
+def _redrives(letter: DeadLetter) -> dict[str, Any]:
+    rows = Redrive.objects.using(database.alias_of(letter.pk)).filter(job_id=letter.pk)
+    return {
+        "title": "Redrives",
+        "none": "It was never redriven.",
+        "headers": ["Redrive", "Was dead as", "Note", "Who", "When"],
+        "rows": [
+            [row.redrive_generation, badge(row.reason), row.note, row.actor, ago(row.at)]
+            for row in rows.order_by("-redrive_generation")[:REDRIVES_SHOWN_MAX]
+        ],
+    }
+
+
+def _hash(sha256: str | None) -> SafeString | str:
+    return NOTHING if sha256 is None else format_html('<code class="hash">{}</code>', sha256[:16])
+
+
+@admin.register(Correction)
+class CorrectionAdmin(ShardAdmin):
+    list_display = ("job", "version", "note", "author", "at", "payload_bytes")
+    fields = readonly_fields = (
+        "job",
+        "version",
+        "redrive_generation",
+        "note",
+        "author",
+        "at",
+        "content",
+        "payload_ref",
+    )
+
+    @admin.display
+    def job(self, row: Correction) -> SafeString:
+        return job_link(row.job_id)
+
+    @admin.display(description="payload")
+    def content(self, row: Correction) -> SafeString | str:
+        return NOTHING if row.new_sha256 is None else masked(row.payload_bytes, bytes(row.new_sha256).hex())
+
+
+def redrives_page(request: HttpRequest) -> HttpResponse:
+    """Every redrive, by job."""
+    columns: dict[str, Callable[[Redrive], object]] = {
+        "Job": lambda row: job_link(row.job_id),
+        "Redrive": lambda row: row.redrive_generation,
+        "Was dead as": lambda row: badge(row.reason),
+        "Led to": lambda row: badge(row.led_to),
+        "Note": lambda row: row.note,
+        "Who": lambda row: row.actor,
+        "When": lambda row: ago(row.at),
+    }
+    return table_page(
+        request, admin.site.get_model_admin(DeadLetter), Redrive, ("job_id", "redrive_generation"), columns
+    )
