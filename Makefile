@@ -29,7 +29,7 @@ $(STAMP): requirements.lock
 	fi; \
 	echo "Installing into $(VENV) (about a minute the first time) ..."; \
 	$$python -m venv --clear $(VENV) || exit 1; \
-	if ! $(PY) -m pip install -qq --disable-pip-version-check --no-input --require-hashes -r requirements.lock; then \
+	if ! $(PY) -m pip install -qq --disable-pip-version-check --no-input --no-compile --require-hashes -r requirements.lock; then \
 		echo "make setup: pip could not install requirements.lock (see above); is a package registry reachable?" >&2; exit 1; \
 	fi; \
 	touch $(STAMP)

@@ -101,7 +101,7 @@ class KeysetChangeList(ChangeList):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.is_popup:
-            self.title = capfirst(self.opts.verbose_name_plural)
+            self.title = str(capfirst(self.opts.verbose_name_plural))
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         for parameters in (self.params, self.filter_params):

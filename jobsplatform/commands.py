@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -57,6 +58,11 @@ class VerbCommand(BaseCommand):
             raise CommandError(
                 f"The database is not prepared ({one_line(error)}): run `manage.py migrate`."
             ) from error
+        except UnicodeEncodeError as error:
+            raise CommandError("An argument is not UTF-8.") from error
+        except BrokenPipeError:  # whoever read our lines has seen enough: the interpreter must not try again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
         finally:
             _close_idle()
 

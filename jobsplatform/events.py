@@ -37,10 +37,22 @@ ROUTINE: Final = frozenset(
     }
 )
 WORRYING: Final = frozenset(
-    {"quarantined", "lease_lost", "pass_failed", "database_lost", "executor_ended", "settle_refused"}
+    {
+        "quarantined",
+        "lease_lost",
+        "pass_failed",
+        "database_lost",
+        "executor_ended",
+        "executor_hung",
+        "executor_stuck",
+        "settle_failed",
+        "settle_refused",
+        "settle_rejected",
+        "worker_loop_failed",
+    }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.
-OUTCOMES: Final = ("ready", "scheduled", "succeeded", "dead", "cancelled", "expired")
+OUTCOMES: Final[tuple[str, ...]] = ("ready", "scheduled", "succeeded", "dead", "cancelled", "expired")
 
 _counter = Counter(
     "jobsplatform_events",

@@ -41,9 +41,8 @@ TOKEN_PEPPER = (PEPPER or secretfiles.read_or_make(DATA / "token_pepper")).encod
 JOBS_POOL_CONNECTIONS = env.int("JOBS_POOL_CONNECTIONS", default=32)  # 1..500 per process and database
 JOBS_POOL_WAIT_SECONDS = env.int("JOBS_POOL_WAIT_SECONDS", default=3)  # 1..30 for a free connection, then 503
 JOBS_CONNECT_SECONDS = env.int("JOBS_CONNECT_SECONDS", default=5)  # 1..30 per attempt and host
-JOBS_PREPARED_STATEMENTS = env.bool(
-    "JOBS_PREPARED_STATEMENTS", default=not DATABASE_URL
-)  # false behind a transaction-mode pooler
+_DIRECT = not DATABASE_URL
+JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)  # false behind a pooler
 
 
 def _database(place: str) -> dict[str, Any]:
@@ -94,6 +93,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 JOBS_WEB_PROCESSES = env.int("JOBS_WEB_PROCESSES", default=2)  # 1..64 of gunicorn
 JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process; a parked poll holds one
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
+JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # paths the demo may index, commas
 
 # Applications
 

@@ -136,7 +136,7 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
     except _RACES:
         _mark_broken(alias)
         raise
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+    except (psycopg.OperationalError, psycopg.InterfaceError, *_REFUSALS) as error:
         _mark_broken(alias)
         if isinstance(error, _REFUSALS) or not writes:
             _discard_lost(alias)

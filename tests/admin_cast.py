@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from django.contrib.auth.models import Permission, User
 from django.db import connections
-from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -49,9 +49,10 @@ def page(client: Client, address: str) -> str:
     return checked(response)
 
 
-def checked(response: HttpResponse) -> str:
+def checked(response: Any) -> str:
+    """The text of a page, which must hold no inline script or style."""
     assert _INLINE.findall(response.content) == []
-    return response.content.decode()
+    return str(response.content.decode())
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.enqueue import Accepted, NewJob
 from jobqueue.enqueue import enqueue as enqueue_jobs
 from jobqueue.leases import Cancelled, Completed, Failed, Released, Renewed
+from jobqueue.models import Queue
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import FLEET, Scope
 from jobsplatform.errors import JobsPlatformError
@@ -72,9 +73,9 @@ def mallory() -> Scope:
 
 def queue(name: str = "default", *, preset: str = "five", **changes: Any) -> QueuePolicy:
     """The queue of that name with these settings, made or changed as needed, and known to the shard."""
-    if not policies.Queue.objects.filter(name=name).exists():
+    if not Queue.objects.filter(name=name).exists():
         return policies.create_queue(name, preset=preset, settings=changes, actor=OPS)
-    return policies.change_queue(name, changes, actor=OPS)
+    return policies.change_queue(name, changes, actor=OPS) if changes else policies.by_name(name)
 
 
 # A job's life
@@ -140,11 +141,18 @@ def renew(lease: Lease, *, now: datetime | None = None, scope: Scope = FLEET, **
 def complete(
     lease: Lease, *, now: datetime | None = None, scope: Scope = FLEET, result: str = '"done"', **fence: Any
 ) -> Completed:
-    return _only(leases.complete([leases.Complete(**key_of(lease) | fence, result=result)], scope=scope, now=now))
+    return _only(
+        leases.complete([leases.Complete(**key_of(lease) | fence, result=result)], scope=scope, now=now)
+    )
 
 
 def fail(
-    lease: Lease, *, now: datetime | None = None, scope: Scope = FLEET, error_class: str = "transient", **more: Any
+    lease: Lease,
+    *,
+    now: datetime | None = None,
+    scope: Scope = FLEET,
+    error_class: str = "transient",
+    **more: Any,
 ) -> Failed:
     fields = key_of(lease) | {"error_class": error_class} | more
     return _only(leases.fail([leases.Fail(**fields)], scope=scope, now=now))
@@ -155,7 +163,7 @@ def release(lease: Lease, *, now: datetime | None = None, scope: Scope = FLEET, 
 
 
 def cancel(job_id: int, *, now: datetime | None = None, scope: Scope = FLEET) -> Cancelled:
-    return leases.cancel(job_id, scope=scope, now=now)
+    return leases.cancel(job_id, actor=OPS, scope=scope, now=now)
 
 
 def buried(*, error_class: str = "transient", now: datetime = BEGINNING, **changes: Any) -> int:
@@ -228,6 +236,14 @@ def everything_about(job_id: int) -> dict[str, list[dict[str, Any]]]:
     return {table: rows(table, job_id) for table in ("queue_job", *TRACES)}
 
 
+def forget_job(job_id: int) -> None:
+    """Remove every row of a job, for tests that go on with another."""
+    with connections[SHARD].cursor() as cursor:
+        for table in (*TRACES, "queue_requestkey"):
+            cursor.execute(f"DELETE FROM {table} WHERE job_id = %s", [job_id])
+        cursor.execute("DELETE FROM queue_job WHERE id = %s", [job_id])
+
+
 @contextmanager
 def changes_nothing(*job_ids: int) -> Iterator[None]:
     before = [everything_about(job_id) for job_id in job_ids]
@@ -275,12 +291,14 @@ def deadlocks() -> int:
 
 
 @contextmanager
-def second_session(*, autocommit: bool = False) -> Iterator[psycopg.Connection[Any]]:
-    """A session of one's own on the shard; what it left open is rolled back at the end."""
-    entry = connections[SHARD].get_connection_params()
+def second_session(*, alias: str = SHARD, autocommit: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """A session of one's own; what it left open is rolled back at the end."""
+    entry = connections[alias].get_connection_params()
     wanted = {key: entry[key] for key in ("host", "port", "dbname", "user", "password") if entry.get(key)}
     connection = psycopg.connect(**wanted, autocommit=autocommit)
     try:
         yield connection
     finally:
+        if not connection.closed:
+            connection.rollback()  # a session that is only closed lets go of its locks a little later
         connection.close()

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django import template
+from django.db import DatabaseError
 from django.db.models import Model
 from django.urls import reverse
 
 from dlq.models import DeadLetter
 from jobqueue.models import Lease, ReadyJob, ScheduledJob
 from jobsplatform import database
-from jobsplatform.errors import JobsPlatformError
 
 register = template.Library()
 
@@ -45,7 +45,7 @@ def _card(state: str, title: str, model: type[Model]) -> Card:
     href = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     try:
         seen = [_seen(model, alias) for alias in database.aliases().values()]
-    except JobsPlatformError:
+    except DatabaseError:
         return Card(state, title, "?", href)
     more = "+" if any(count > LOOK_AT_MAX for count in seen) else ""
     return Card(state, title, f"{sum(min(count, LOOK_AT_MAX) for count in seen):,}{more}", href)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final
 from django import forms
 from django.contrib import admin
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -39,7 +40,7 @@ from jobqueue.models import (
 from jobqueue.reads import JobView
 from jobqueue.states import State
 from jobqueue.types import FLEET
-from jobsplatform import database, sql
+from jobsplatform import database
 from jobsplatform.adminsite import (
     NOTHING,
     ModelForm,
@@ -59,7 +60,7 @@ from jobsplatform.adminsite import (
 )
 from jobsplatform.errors import NotFound
 from jobsplatform.wording import one_line, span
-from tenants import audit, registry
+from tenants import registry
 from tenants.models import Quota, Tenant
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
@@ -381,22 +382,7 @@ class JobAdmin(JobKeyedAdmin):
         )
 
     def _cancel(self, job: Job, request: HttpRequest, said: Mapping[str, Any]) -> str:
-        alias = str(database.alias_of(job.pk))
-
-        def cancel() -> leases.Cancelled:
-            done = leases.cancel(job.pk, scope=FLEET)
-            audit.record(
-                "job.cancel",
-                f"job:{job}",
-                actor=actor(request),
-                tenant_id=job.tenant_id,
-                reason=said["reason"],
-                details={"state": done.state},
-                alias=alias,
-            )
-            return done
-
-        done = sql.in_transaction(alias, cancel)
+        done = leases.cancel(job.pk, actor=actor(request), reason=said["reason"])
         return f"Job {job} was asked to stop." if done.cancel_requested else f"Job {job} is cancelled."
 
 
@@ -636,6 +622,8 @@ class QueueForm(ModelForm):
         for name in policies.SETTABLE & self.fields.keys():
             self.fields[name].label = _words(name)
             self.fields[name].help_text = _bounds(Queue._meta.get_field(name))
+        if self.instance.pk:
+            del self.fields["preset"]
         if "age_objective_s" in self.fields:
             self.fields["age_objective_s"].widget.attrs["rows"] = 2
 
@@ -818,7 +806,7 @@ class NamedRowsAdmin(ShardAdmin):
 
 @admin.register(Lane)
 class LaneAdmin(NamedRowsAdmin):
-    list_display = ("id", "queue", "band", "tenant", "kind", "dependency", "is_active", "low", "used_at")
+    list_display = ("id", "queue", "band", "tenant", "kind", "dependency", "is_active", "bound", "used_at")
     fields = readonly_fields = (
         "queue",
         "band",
@@ -826,13 +814,23 @@ class LaneAdmin(NamedRowsAdmin):
         "kind",
         "dependency",
         "is_active",
-        "low",
+        "bound",
         "used_at",
     )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """The bound may be minus infinity, which Python's instants do not know: as text."""
+        rows = super().get_queryset(request).defer("low")
+        shown: QuerySet[Any] = rows.annotate(low_text=Cast("low", TextField()))
+        return shown
 
     @admin.display
     def band(self, row: Any) -> str:
         return str(row.names.band(row.queue_id, row.priority))
+
+    @admin.display(description="low")
+    def bound(self, row: Any) -> str:
+        return str(row.low_text)
 
 
 @admin.register(RequestKey)

@@ -24,6 +24,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import connections
 from django.db.models import Max, Min
+from psycopg.sql import SQL, Identifier
 
 from jobqueue import claiming, leases, policies
 from jobqueue.enqueue import Accepted, NewJob, enqueue
@@ -221,11 +222,12 @@ def scratch_database(name: str) -> Iterator[str]:
     entry = connections["default"].settings_dict
     host = "127.0.0.1" if entry["HOST"].startswith("/") else entry["HOST"]
     user, password = quote(entry["USER"], safe=""), quote(entry["PASSWORD"], safe="")
+    drop = SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name))
     with connections["default"].cursor() as cursor:
-        cursor.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        cursor.execute(f'CREATE DATABASE "{name}"')
+        cursor.execute(drop)
+        cursor.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
     try:
         yield f"postgresql://{user}:{password}@{host}:{entry['PORT'] or 5432}/{name}"
     finally:
         with connections["default"].cursor() as cursor:
-            cursor.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+            cursor.execute(drop)

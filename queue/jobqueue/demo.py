@@ -40,8 +40,7 @@ def receiver_file() -> Path:
 
 def folders() -> list[Path]:
     """What `text.index` may read for any tenant: the setting JOBS_DEMO_FOLDERS, else the repository's documents."""
-    named = getattr(settings, "JOBS_DEMO_FOLDERS", None) or ["docs", "README.md"]
-    return [(Path(settings.BASE_DIR) / name).resolve() for name in named]
+    return [(Path(settings.BASE_DIR) / name).resolve() for name in settings.JOBS_DEMO_FOLDERS]
 
 
 # Preparing

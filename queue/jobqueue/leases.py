@@ -16,9 +16,11 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from jobqueue import moves
+from jobqueue.ids import format_id
 from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
 from jobqueue.types import FLEET, Scope, short_hash, token_hash
@@ -35,6 +37,7 @@ from jobsplatform.errors import (
     Unavailable,
     UnknownErrorClass,
 )
+from tenants import audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,22 +251,45 @@ def release(
     return _settle(calls, run, explain, scope, now)
 
 
-def cancel(job_id: int, *, scope: Scope = FLEET, now: datetime | None = None) -> Cancelled:
-    """End a waiting job, or ask a running one to stop at its next renew. Raises NotFound, AlreadyFinished."""
+def cancel(
+    job_id: int, *, actor: str, reason: str = "", scope: Scope = FLEET, now: datetime | None = None
+) -> Cancelled:
+    """End a waiting job, or ask a running one to stop at its next renew; audited in the same transaction.
+
+    Raises NotFound, AlreadyFinished.
+    """
     alias = database.alias_of(job_id)
     if alias is None:
         raise NotFound
+    params = {"job_id": job_id, "now": now, **scope.params()}
     for _ in range(REREADS_MAX):
-        params = {"job_id": job_id, "now": now, **scope.params()}
-        rows = sql.rows("jobqueue/cancel", params, alias=alias, writes=True)
-        if rows:
-            return Cancelled(rows[0][0], cancel_requested=rows[0][0] == State.RUNNING)
+        state = sql.in_transaction(alias, partial(_cancel, params, alias, actor, reason))
+        if state is not None:
+            return Cancelled(state, cancel_requested=state == State.RUNNING)
         place = find([(job_id, 0, b"")], alias=alias, scope=scope, now=now).get(0)
         if place is None:
             raise NotFound
         if place.has_ended:
             raise AlreadyFinished
     raise Unavailable("The job is moving; repeat.")
+
+
+def _cancel(params: dict[str, Any], alias: str, actor: str, reason: str) -> str | None:
+    """Where the cancel led the job; None: it stood in no place that can be cancelled."""
+    rows = sql.rows("jobqueue/cancel", params, alias=alias)
+    if not rows:
+        return None
+    state: str = rows[0][0]
+    audit.record(
+        "job.cancel",
+        f"job:{format_id(params['job_id'])}",
+        actor=actor,
+        tenant_id=rows[0][1],
+        reason=reason,
+        details={"state": state},
+        alias=alias,
+    )
+    return state
 
 
 # Shared by the verbs

@@ -84,6 +84,12 @@ class JobFilter:
     created_before: datetime | None = None
 
 
+def clock() -> datetime:
+    """The database's clock, as one shard tells it."""
+    at: datetime = sql.rows("jobqueue/clock", {}, alias=next(iter(database.aliases().values())))[0][0]
+    return at
+
+
 def job(job_id: int, *, scope: Scope) -> JobView:
     """One job. Raises NotFound; Unavailable when it kept moving while it was read."""
     alias = _alias(job_id)

@@ -54,8 +54,8 @@ class Reader:
         number = 0
         while line := stream.readline(JOB_BODY_BYTES_MAX + 1):
             number += 1
-            text = line.strip()
-            if len(line) > JOB_BODY_BYTES_MAX:
+            text = line.strip(b" \t\r\n")
+            if len(line) > JOB_BODY_BYTES_MAX and not line.endswith(b"\n"):
                 _skip_rest(stream, line)
                 yield Request(f"line {number}", TooLarge(f"A line has at most {JOB_BODY_BYTES_MAX:,} bytes."))
             elif text:
@@ -66,7 +66,7 @@ class Reader:
     def files(self, folder: Path) -> Iterator[Request]:
         """One job a file below a folder, by name, except hidden ones."""
         for path in files_of(folder):
-            yield self._request(str(path.relative_to(folder)), lambda path=path: _of_file(path, folder))
+            yield self._request(_name(path, folder), lambda path=path: _of_file(path, folder))
 
     def _request(self, place: str, read: Any) -> Request:
         try:
@@ -115,6 +115,11 @@ def _with_payload(node: Node, payload: str | None) -> Node:
     return node
 
 
+def _name(path: Path, folder: Path) -> str:
+    """A file's name below the folder, with a mark for what is no character."""
+    return str(path.relative_to(folder)).encode("utf-8", "replace").decode()
+
+
 def _of_file(path: Path, folder: Path) -> Node:
     """A file's content where it fits into a payload; else its path, with leave to read it on this machine."""
     try:
@@ -124,12 +129,10 @@ def _of_file(path: Path, folder: Path) -> Node:
         raise Invalid(f"It cannot be read: {error.strerror}.") from None
     if size > FILE_BYTES_MAX:
         raise TooLarge(f"It has {size:,} bytes; at most {FILE_BYTES_MAX:,} can be indexed.")
-    name = str(path.relative_to(folder))
+    name = _name(path, folder)
     if size <= PAYLOAD_BYTES_MAX:
         for members in _contents(data):
-            text = json.dumps(
-                {"name": name.encode("utf-8", "replace").decode()} | members, ensure_ascii=False
-            )
+            text = json.dumps({"name": name} | members, ensure_ascii=False)
             if len(text.encode()) <= PAYLOAD_BYTES_MAX:
                 return _with_payload(Node(), text)
     real = path.resolve()

@@ -109,7 +109,9 @@ def violations(load: Load) -> list[str]:
         *_counters(facts),
         *_notes(load, facts),
     ]
-    found += [f"fsck {fault['fault']} of {fault['job_id']}: {fault['detail']}" for fault in load.platform.fsck()]
+    found += [
+        f"fsck {fault['fault']} of {fault['job_id']}: {fault['detail']}" for fault in load.platform.fsck()
+    ]
     return found
 
 
@@ -159,10 +161,15 @@ def _generations(facts: Facts) -> Iterator[str]:
         for one, following in pairwise(attempts):
             if following.claimed_at < one.ended_at:
                 yield f"I6 generations {one.generation} and {following.generation} of {job} overlap"
-            if one.led_to not in ("ready", "scheduled") and following.redrive_generation == one.redrive_generation:
+            if (
+                one.led_to not in ("ready", "scheduled")
+                and following.redrive_generation == one.redrive_generation
+            ):
                 yield f"I7 {job} went on after generation {one.generation} led to {one.led_to}"
             step = following.attempt - one.attempt
-            if step not in ((0, 1) if one.outcome in UNCHARGED else (1,)) or (one.outcome == "released" and step):
+            if step not in ((0, 1) if one.outcome in UNCHARGED else (1,)) or (
+                one.outcome == "released" and step
+            ):
                 yield f"I8 {job}: attempt {one.attempt} ({one.outcome}) was followed by {following.attempt}"
 
 
@@ -209,7 +216,9 @@ def _ends(facts: Facts) -> Iterator[str]:
         completions = [one.generation for one in attempts if one.outcome == "succeeded"]
         if len(completions) > 1:
             yield f"I3 {job} was completed by the generations {completions}"
-        if completions and (job not in facts.results or facts.results[job][:2] != ("succeeded", completions[0])):
+        if completions and (
+            job not in facts.results or facts.results[job][:2] != ("succeeded", completions[0])
+        ):
             yield f"I3 {job} was completed, its result is {facts.results.get(job)}"
         if job in facts.results and facts.results[job][0] == "succeeded" and not completions:
             yield f"I3 {job} has a result that no attempt brought"
@@ -234,7 +243,9 @@ def _counters(facts: Facts) -> Iterator[str]:
 
 def _notes(load: Load, facts: Facts) -> Iterator[str]:
     """No generation runs twice, and a job runs again only after a lease that ended without success."""
-    starts = Counter(tuple(line.split()[1:]) for line in load.notes.read_text().splitlines() if line.startswith("start"))
+    starts = Counter(
+        tuple(line.split()[1:]) for line in load.notes.read_text().splitlines() if line.startswith("start")
+    )
     for (job, generation), count in starts.items():
         if count > 1:
             yield f"I20 generation {generation} of {job} ran {count} times"

@@ -55,7 +55,9 @@ class Process(NamedTuple):
 
 def processes() -> list[Process]:
     """All living processes of this machine."""
-    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["ps", "-wweo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True
+    )
     found = []
     for line in listed.stdout.splitlines():
         pid, parent, group, state, command = line.split(None, 4)
@@ -126,6 +128,12 @@ class Platform:
 
         return until(ready, seconds, lambda: self.output)
 
+    def kill(self) -> None:
+        """Kill -9 of `up` alone."""
+        assert self.process is not None
+        kill(self.pid)
+        self.process.wait()
+
     def stop(self, seconds: float = STOP_S) -> int:
         """SIGTERM, as an operator does; answers the exit code."""
         assert self.process is not None
@@ -176,9 +184,10 @@ class Platform:
 
     def kill_one(self, role: str, chance: random.Random) -> None:
         """Kill -9 one of these processes; one that is just being started again is waited for."""
-        found: list[int] = []
-        until(lambda: found.extend(self.pids(role)) or found, 20, lambda: f"no {role} came back: {self.output[-4_000:]}")
-        kill(chance.choice(found))
+        until(lambda: self.pids(role), 20, lambda: f"no {role} came back: {self.output[-4_000:]}")
+        found = self.pids(role)  # it may have ended meanwhile: then there is nothing to kill
+        if found:
+            kill(chance.choice(found))
 
     def postmaster(self) -> int:
         pid = self.server.pid()
@@ -269,7 +278,11 @@ class Client:
 
     def call(self, method: str, path: str, body: object = None) -> Answer:
         text = None if body is None else json.dumps(body).encode()
-        headers = self._headers if text is not None else {n: v for n, v in self._headers.items() if n != "Content-Type"}
+        headers = (
+            self._headers
+            if text is not None
+            else {n: v for n, v in self._headers.items() if n != "Content-Type"}
+        )
         try:
             self._connection.request(method, path, text, headers)
             reply = self._connection.getresponse()
@@ -306,7 +319,15 @@ class Web:
                 "JOBSPLATFORM_SECRET_KEY": (data / "secret_key").read_text().strip(),
                 "JOBSPLATFORM_TOKEN_PEPPER": (data / "token_pepper").read_text().strip(),
             }
-        command = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "--bind", f"127.0.0.1:{self.port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "gunicorn",
+            "-c",
+            "gunicorn.conf.py",
+            "--bind",
+            f"127.0.0.1:{self.port}",
+        ]
         with self.platform.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*self.prefix, *command],
@@ -336,4 +357,6 @@ class Web:
     def worker_pids(self) -> list[int]:
         """Its processes that answer requests (children of the master)."""
         assert self.process is not None
-        return [one.pid for one in processes() if one.group == self.process.pid and one.pid != self.process.pid]
+        return [
+            one.pid for one in processes() if one.group == self.process.pid and one.pid != self.process.pid
+        ]

@@ -71,7 +71,9 @@ class History:
 class Load:
     """Producers and workers of one tenant and queue. Every call without a definite answer is made again."""
 
-    def __init__(self, platform: Platform, name: str, seed: int, folder: Path, *, note_s: float = 0.3) -> None:
+    def __init__(
+        self, platform: Platform, name: str, seed: int, folder: Path, *, note_s: float = 0.3
+    ) -> None:
         self.platform = platform
         self.name = name
         self.history = History()
@@ -113,11 +115,17 @@ class Load:
     def drain(self, seconds: float) -> float:
         """Stop producing and wait until every job has ended, while the workers go on."""
         self.stop_producing()
-        return until(lambda: self.open_jobs() == 0, seconds, lambda: f"{self.open_jobs()} jobs have not ended")
+        took = until(
+            lambda: self.open_jobs() == 0, seconds, lambda: f"{self.open_jobs()} jobs have not ended"
+        )
+        print(f"{self.name}: drained in {took:.1f} s")
+        return took
 
     def open_jobs(self) -> int:
         """In one statement: between two, a job could move from the place not yet counted to the one counted."""
-        places = " UNION ALL ".join(f"SELECT lane_id FROM queue_{one}" for one in ("readyjob", "scheduledjob", "lease"))
+        places = " UNION ALL ".join(
+            f"SELECT lane_id FROM queue_{one}" for one in ("readyjob", "scheduledjob", "lease")
+        )
         tenant = "(SELECT id FROM tenants_tenant WHERE slug = %s)"
         count = f"SELECT count(*) FROM ({places}) p JOIN queue_lane l ON l.id = p.lane_id WHERE l.tenant_id = {tenant}"
         return int(self.platform.rows(count, self.name)[0][0])
@@ -147,7 +155,12 @@ class Load:
 
     def enqueue(self, client: Client, key: str, chance: random.Random) -> None:
         """One job, asked for until there is a definite answer; now and then a repeat too many."""
-        body: dict[str, Any] = {"kind": HTTP_KIND, "payload": {"key": key}, "queue": self.name, "request_key": key}
+        body: dict[str, Any] = {
+            "kind": HTTP_KIND,
+            "payload": {"key": key},
+            "queue": self.name,
+            "request_key": key,
+        }
         if chance.random() < 0.5:
             payload = {"log": str(self.notes), "s": round(self._note_s * chance.uniform(0.5, 1.5), 3)}
             body |= {"kind": NOTE_KIND, "payload": payload}
@@ -169,7 +182,13 @@ class Load:
     # Workers
 
     def _work(self, chance: random.Random, client: Client, number: int) -> None:
-        claim = {"queue": self.name, "capabilities": [HTTP_KIND], "limit": 10, "wait_s": 1, "worker": f"http-{number}"}
+        claim = {
+            "queue": self.name,
+            "capabilities": [HTTP_KIND],
+            "limit": 10,
+            "wait_s": 1,
+            "worker": f"http-{number}",
+        }
         claims = 0
         while self._working.is_set():
             claims += 1

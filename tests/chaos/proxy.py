@@ -27,6 +27,18 @@ class Link:
     ready_replies: int = 0
     cut_at: int = 0  # the ReadyForQuery that must not reach the client
     lock: threading.Lock = field(default_factory=threading.Lock)
+    is_over: threading.Event = field(default_factory=threading.Event)
+    prepared: dict[bytes, bytes] = field(default_factory=dict)  # name → its Parse frame
+
+    def statement(self, frame: bytes) -> bytes:
+        """The statement that a frame runs, as far as it does: what was prepared runs when it is bound."""
+        kind, names = frame[:1], frame[5:].split(b"\0", 2)
+        if kind == b"P" and names[0]:
+            self.prepared[names[0]] = frame
+            return b""
+        if kind == b"B":
+            return self.prepared.get(names[1], b"")
+        return frame if kind in (b"P", b"Q") else b""
 
     def cut(self) -> None:
         for end in (self.client, self.server):
@@ -56,12 +68,16 @@ class CommitCutter:
         with self._lock:
             self._words, self._when = words, when
 
+    def disarm(self) -> None:
+        self.arm(b"", AFTER)
+
     def close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for link in self.links:
             link.cut()
+            link.is_over.wait(5)
 
     def _accept(self) -> None:
         while True:
@@ -71,8 +87,15 @@ class CommitCutter:
                 return
             link = Link(client, socket.create_connection(self._target))
             self.links.append(link)
-            for pump in (self._forward, self._reply):
-                threading.Thread(target=pump, args=(link,), daemon=True).start()
+            threading.Thread(target=self._serve, args=(link,), daemon=True).start()
+
+    def _serve(self, link: Link) -> None:
+        with link.client, link.server:
+            replies = threading.Thread(target=self._reply, args=(link,), daemon=True)
+            replies.start()
+            self._forward(link)
+            replies.join()
+        link.is_over.set()
 
     # From the client
 
@@ -90,7 +113,7 @@ class CommitCutter:
     def _pass_on(self, link: Link, frame: bytes) -> bool:
         """Send one frame to the server; False when the connection was cut instead."""
         kind = frame[:1]
-        if self._is_chosen(frame):
+        if self._is_chosen(link.statement(frame)):
             link.is_chosen = True
         ends_transaction = kind in (b"S", b"Q")
         if link.is_chosen and ends_transaction:
@@ -104,9 +127,9 @@ class CommitCutter:
         link.server.sendall(frame)
         return True
 
-    def _is_chosen(self, frame: bytes) -> bool:
+    def _is_chosen(self, statement: bytes) -> bool:
         with self._lock:
-            if not self._words or frame[:1] not in (b"P", b"Q") or self._words not in frame:
+            if not self._words or self._words not in statement:
                 return False
             self._words = b""
             return True

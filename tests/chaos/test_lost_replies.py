@@ -13,7 +13,7 @@ from tests.chaos.proxy import AFTER, BEFORE, CommitCutter
 
 pytestmark = pytest.mark.chaos
 
-TRIALS = 12  # of each variant, every day
+TRIALS = 20  # of each variant, every day
 SLOW_TRIALS = 500
 WHEN = pytest.mark.parametrize("when", [BEFORE, AFTER])
 COMMIT = b"COMMIT"
@@ -67,9 +67,11 @@ def edge(platform: Platform) -> Iterator[Edge]:
     cutter = CommitCutter(("127.0.0.1", int(platform.server.address()["PORT"])))
     host, rest = platform.server.url().rsplit("@", 1)
     url = f"{host}@127.0.0.1:{cutter.port}/{rest.split('/', 1)[1]}?sslmode=disable&gssencmode=disable"
-    with Web(platform, url, variables={"JOBS_PREPARED_STATEMENTS": "false"}) as web:
+    with Web(platform, url, variables={"JOBS_PREPARED_STATEMENTS": "true"}) as web:
         edge = Edge(web, cutter, platform, token)
-        edge.call(f"/v1/jobs/{edge.lease()['job_id']}/cancel", {})  # the lane and the token are known from here on
+        edge.call(
+            f"/v1/jobs/{edge.lease()['job_id']}/cancel", {}
+        )  # the lane and the token are known from here on
         yield edge
     cutter.close()
 
@@ -98,13 +100,17 @@ def run_completions(edge: Edge, when: str, trials: int) -> None:
 
 
 @WHEN
-def test_an_enqueue_whose_commit_is_cut_is_unknown_and_its_repeat_makes_no_second_job(edge: Edge, when: str) -> None:
+def test_an_enqueue_whose_commit_is_cut_is_unknown_and_its_repeat_makes_no_second_job(
+    edge: Edge, when: str
+) -> None:
     run_enqueues(edge, when, TRIALS)
 
 
 @WHEN
-def test_a_completion_whose_commit_is_cut_is_unknown_and_its_repeat_is_told_the_first(edge: Edge, when: str) -> None:
-    run_completions(edge, when, TRIALS)
+def test_a_completion_whose_commit_is_cut_is_unknown_and_its_repeat_is_told_the_first(
+    edge: Edge, when: str
+) -> None:
+    run_completions(edge, when, TRIALS // 2)
 
 
 @pytest.mark.slow
@@ -162,12 +168,12 @@ def test_a_cancel_is_cut(edge: Edge, when: str) -> None:
     assert edge.web.call("GET", f"/v1/jobs/{job}", token=edge.token).body["state"] == "cancelled"
 
 
-@pytest.mark.parametrize("words", [b"-- job_views:"])
-def test_what_was_accepted_is_never_called_unavailable_because_it_could_not_be_shown(edge: Edge, words: bytes) -> None:
-    """The commit is known, the answer's rows are not: `unavailable` would say that nothing was done."""
+def test_an_accepted_job_is_answered_though_it_cannot_be_read_back(edge: Edge) -> None:
+    """`unavailable` would say that nothing was done."""
+    edge.cutter.arm(b"-- job_views:", BEFORE)
     job = edge.job(delay_s=3_600)
-    answer = edge.cut(words, BEFORE, "/v1/jobs", job)
-    assert answer.code != "unavailable", answer
+    assert edge.call("/v1/jobs", job).status == 201
+    edge.cutter.disarm()
     again = edge.call("/v1/jobs", job)
     assert (again.status, again.body["replayed"]) == (200, True)
 

@@ -20,10 +20,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _flat(answers: list[list[Lease] | BaseException]) -> list[Lease]:
+    found: list[Lease] = []
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
-    return [lease for answer in answers for lease in answer]  # type: ignore[union-attr]
+        found += answer
+    return found
 
 
 def test_no_job_is_leased_twice() -> None:
@@ -184,7 +186,7 @@ def test_claimers_reapers_and_completers_never_deadlock(seconds: int) -> None:
 
 def _standing_wrongly() -> list[tuple[int, int]]:
     places = " UNION ALL ".join(f"SELECT job_id FROM {table}" for table in cast.PLACES)
-    return cast.read(  # type: ignore[return-value]
+    return cast.read(
         f"SELECT j.id, count(p.job_id) FROM queue_job j LEFT JOIN ({places}) p ON p.job_id = j.id"
         " GROUP BY j.id HAVING count(p.job_id) <> 1"
     )
@@ -197,7 +199,7 @@ def test_upkeep_may_run_many_times_over() -> None:
     cast.enqueue_many(100, now=cast.at(0), kind="run")
     cast.claim(now=cast.at(0), limit=100, kinds=("run",))
     passes = [partial(verb, now=cast.at(60)) for verb in (upkeep.promote, upkeep.reap, upkeep.expire)] * 3
-    done = together(*passes)  # type: ignore[arg-type]
+    done = together(*passes)
     assert not [answer for answer in done if isinstance(answer, JobsPlatformError)], done
     assert sum(answer for answer in done if isinstance(answer, int)) == 100
     counted: Counter[str] = sum((answer for answer in done if isinstance(answer, Counter)), Counter())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +39,9 @@ class Crash:
             self.struck = True
             with cast.second_session(autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(%s)", [pid])
-                while other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone() is not None:
+                while (
+                    other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone() is not None
+                ):
                     pass
 
 
@@ -78,7 +81,9 @@ class Verb:
 
 
 def _leased(call: Callable[..., Any], **more: Any) -> Callable[[], tuple[int, Callable[[], Any]]]:
-    options = {name: more.pop(name) for name in list(more) if name in ("max_attempts", "queue_settings", "deadline")}
+    options = {
+        name: more.pop(name) for name in list(more) if name in ("max_attempts", "queue_settings", "deadline")
+    }
 
     def prepare() -> tuple[int, Callable[[], Any]]:
         settings = options.get("queue_settings")
@@ -135,10 +140,20 @@ VERBS: dict[str, Verb] = {
     "expire": Verb(_waiting(lambda _: upkeep.expire(now=at(60)), deadline=at(50)), "readyjob", "result"),
     "expire to dead": Verb(_tried_past_deadline, "readyjob", "deadletter"),
     "cancel": Verb(_waiting(lambda job_id: cast.cancel(job_id, now=at(1))), "readyjob", "result"),
-    "correct": Verb(_dead(lambda job_id: cast.correct(job_id, idempotency_key="k")), "deadletter", "deadletter"),
+    "correct": Verb(
+        _dead(lambda job_id: cast.correct(job_id, idempotency_key="k")), "deadletter", "deadletter"
+    ),
     "redrive": Verb(_dead(lambda job_id: cast.redriven(job_id, redrive_key="r")), "deadletter", "readyjob"),
 }
-SEVERAL = {"claim", "claim with a key", "fail to dead", "reap to dead", "expire to dead", "correct", "redrive"}
+SEVERAL = {
+    "claim",
+    "claim with a key",
+    "fail to dead",
+    "reap to dead",
+    "expire to dead",
+    "correct",
+    "redrive",
+}
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -159,7 +174,7 @@ def test_wherever_a_verb_is_cut_the_job_stands_in_one_place(name: str) -> None:
             assert _outcome(call) is None, "a repeat must do"
         assert cast.place(job_id) == verb.after
         assert list(fsck.check()) == []
-        _clear(job_id)
+        cast.forget_job(job_id)
         if not crash.struck:
             break
         points += 1
@@ -172,14 +187,6 @@ def _outcome(call: Callable[[], Any]) -> JobsPlatformError | None:
     except JobsPlatformError as error:
         return error
     return None
-
-
-def _clear(job_id: int) -> None:
-    """Leave nothing behind that the next round could meet."""
-    with cast.second_session(autocommit=True) as session:
-        for table in cast.TRACES:
-            session.execute(f"DELETE FROM {table} WHERE job_id = %s", [job_id])
-        session.execute("DELETE FROM queue_job WHERE id = %s", [job_id])
 
 
 def test_leases_of_one_queue_are_not_lost_when_the_next_one_fails() -> None:
@@ -206,7 +213,7 @@ def test_wherever_an_enqueue_is_cut_a_repeat_finds_or_makes_the_one_job() -> Non
     for after in range(1, POINTS_MAX):
         job = cast.new_job(request_key=f"k-{after}", kind=f"kind-{after}")
         with crashing(after) as crash:
-            failed = _outcome(lambda job=job: enqueue_jobs([job]))
+            failed = _outcome(partial(enqueue_jobs, [job]))
         again = cast.accepted(enqueue_jobs([job])[0])
         assert failed is not None or again.replayed
         assert cast.read("SELECT count(*) FROM queue_job WHERE request_key = %s", [f"k-{after}"]) == [(1,)]
@@ -255,7 +262,7 @@ def test_a_session_that_ends_while_a_claim_waits_leaves_all_ready() -> None:
                     return
             raise AssertionError("nobody waited")
 
-        answers = cast.together(lambda: cast.claim(now=at(1), limit=5), end_it)  # type: ignore[arg-type]
+        answers = cast.together(lambda: cast.claim(now=at(1), limit=5), end_it)
     assert isinstance(answers[0], Unavailable), answers
     assert [cast.place(job_id) for job_id in ids] == ["readyjob"] * 5
     assert len(cast.claim(now=at(1), limit=5)) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+
 import pytest
 
 from dlq import redrive
@@ -111,7 +112,7 @@ def test_a_completion_that_comes_while_the_reaper_holds_the_lease_is_too_late() 
             wait_for_waiters(2)
             other.rollback()
 
-        reaped, done, _ = together(partial(upkeep.reap, now=at(60)), complete, let_go)  # type: ignore[arg-type]
+        reaped, done, _ = together(partial(upkeep.reap, now=at(60)), complete, let_go)
     assert reaped == {"ready": 1}
     assert isinstance(done, LeaseExpired)
     assert cast.place(lease.job_id) == "readyjob"
@@ -191,7 +192,9 @@ def test_locked_leases_do_not_hide_a_free_one(count: int) -> None:
 def test_twenty_operators_redrive_at_once_and_one_wins() -> None:
     """S109: half of them with one key."""
     job_id = cast.buried(now=at(0))
-    calls = [partial(cast.redriven, job_id, redrive_key="shared" if index % 2 else None) for index in range(20)]
+    calls = [
+        partial(cast.redriven, job_id, redrive_key="shared" if index % 2 else None) for index in range(20)
+    ]
     answers = together(*calls)
     won = [a for a in answers if isinstance(a, redrive.Redriven) and not a.replayed]
     replayed = [a for a in answers if isinstance(a, redrive.Redriven) and a.replayed]
@@ -215,7 +218,7 @@ def test_racing_corrections_are_versions_one_after_the_other() -> None:
 def test_a_correction_beside_a_redrive_is_in_it_or_refused() -> None:
     for _ in range(15):
         job_id = cast.buried(now=at(0))
-        corrected, back = together(partial(cast.correct, job_id), partial(cast.redriven, job_id))  # type: ignore[arg-type]
+        corrected, back = together(partial(cast.correct, job_id), partial(cast.redriven, job_id))
         assert isinstance(back, redrive.Redriven), back
         version = cast.row("queue_readyjob", job_id)["payload_version"]
         if isinstance(corrected, JobsPlatformError):
@@ -229,7 +232,7 @@ def test_cancel_is_answered_wherever_the_job_moves() -> None:
     """A job in flight is nowhere for one statement: the verb reads again."""
     for _ in range(25):
         job_id = cast.enqueue(now=None)
-        claimed, cancelled = together(partial(cast.claim, now=None), partial(cast.cancel, job_id))  # type: ignore[arg-type]
+        claimed, cancelled = together(partial(cast.claim, now=None), partial(cast.cancel, job_id))
         assert isinstance(cancelled, leases.Cancelled), cancelled
         if cancelled.cancel_requested:
             assert isinstance(claimed, list)
@@ -242,7 +245,9 @@ def test_audit_entries_of_one_tenant_form_one_chain_under_any_race() -> None:
     from tenants import audit
 
     write = partial(
-        sql.in_transaction, cast.SHARD, lambda: audit.record("t", "t", actor="a", tenant_id=1, alias=cast.SHARD)
+        sql.in_transaction,
+        cast.SHARD,
+        lambda: audit.record("t", "t", actor="a", tenant_id=1, alias=cast.SHARD),
     )
     answers = together(*[write] * 20)
     assert not [answer for answer in answers if isinstance(answer, BaseException)], answers

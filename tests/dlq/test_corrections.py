@@ -67,7 +67,10 @@ def test_a_job_corrected_to_a_reference_shows_no_old_payload() -> None:
 def test_a_corrected_job_shows_the_payload_that_it_would_run_with() -> None:
     job_id = cast.buried(payload='"old"')
     cast.correct(job_id, payload='"new"')
-    shown = {job_reads.job(job_id, scope=FLEET).payload_sha256, reads.dead_letter(job_id, scope=FLEET).payload_sha256}
+    shown = {
+        job_reads.job(job_id, scope=FLEET).payload_sha256,
+        reads.dead_letter(job_id, scope=FLEET).payload_sha256,
+    }
     assert shown == {_hash('"new"').hex()}
     assert job_reads.payload(job_id, scope=FLEET) == ('"new"', None)
 
@@ -93,7 +96,10 @@ def test_the_desk_lists_versions_oldest_first() -> None:
     cast.correct(job_id, note="one")
     cast.correct(job_id, note="two")
     views = reads.corrections([job_id])[job_id]
-    assert [(view.version, view.note, view.author) for view in views] == [(1, "one", cast.OPS), (2, "two", cast.OPS)]
+    assert [(view.version, view.note, view.author) for view in views] == [
+        (1, "one", cast.OPS),
+        (2, "two", cast.OPS),
+    ]
 
 
 @pytest.mark.parametrize("where", ["ready", "running", "succeeded"])

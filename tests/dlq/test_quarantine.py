@@ -44,7 +44,9 @@ def test_every_reason_leads_to_one_dead_letter(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_poison_and_invalid_need_a_correction(reason: str) -> None:
-    assert reads.dead_letter(_dead(reason), scope=FLEET).correction_required == (reason in ("poison", "invalid"))
+    assert reads.dead_letter(_dead(reason), scope=FLEET).correction_required == (
+        reason in ("poison", "invalid")
+    )
 
 
 def test_a_dead_letter_keeps_its_ticket() -> None:
@@ -53,7 +55,16 @@ def test_a_dead_letter_keeps_its_ticket() -> None:
     before = cast.row("queue_lease", lease.job_id)
     cast.fail(lease, now=at(2))
     dead = cast.row("dlq_deadletter", lease.job_id)
-    kept = ("lane_id", "first_ready_at", "deadline", "generation", "attempt", "max_attempts", "checkpoint", "releases")
+    kept = (
+        "lane_id",
+        "first_ready_at",
+        "deadline",
+        "generation",
+        "attempt",
+        "max_attempts",
+        "checkpoint",
+        "releases",
+    )
     assert {name: dead[name] for name in kept} == {name: before[name] for name in kept}
 
 
@@ -143,11 +154,15 @@ def test_a_message_of_any_bytes_has_a_fingerprint() -> None:
     assert len(quarantine.fingerprint("transient", "\ud83d\0\u2028" * 100)) == 16
 
 
-@pytest.mark.parametrize("message", ["\u2028 line", "quote \" ' \\ {}%s", "tab\tand\r\nline", "\x01\x7f", "😀" * 3_000])
+@pytest.mark.parametrize(
+    "message", ["\u2028 line", "quote \" ' \\ {}%s", "tab\tand\r\nline", "\x01\x7f", "😀" * 3_000]
+)
 def test_a_message_of_any_kind_is_kept_in_the_dead_letter(message: str) -> None:
     lease = cast.leased(now=at(0), max_attempts=1)
     cast.fail(lease, now=at(1), message=message)
-    assert cast.row("dlq_deadletter", lease.job_id)["message"] == message.encode()[:8192].decode("utf-8", "ignore")
+    assert cast.row("dlq_deadletter", lease.job_id)["message"] == message.encode()[:8192].decode(
+        "utf-8", "ignore"
+    )
 
 
 def test_a_checkpoint_of_any_kind_survives_quarantine_and_redrive() -> None:

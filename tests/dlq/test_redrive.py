@@ -216,7 +216,9 @@ def test_a_redrive_is_audited_where_it_happened() -> None:
     done = cast.redriven(job_id, note="supplier is back", now=at(5))
     alias, _, entry = done.audit_id.partition("-")
     assert alias == cast.SHARD
-    found = cast.read("SELECT action, target, reason, actor FROM tenants_auditentry WHERE id = %s", [int(entry)])
+    found = cast.read(
+        "SELECT action, target, reason, actor FROM tenants_auditentry WHERE id = %s", [int(entry)]
+    )
     assert found == [("job.redrive", f"job:0-{job_id}", "supplier is back", cast.OPS)]
 
 

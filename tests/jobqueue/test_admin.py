@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django.contrib import admin
+from django.db.models import Model
 from django.urls import reverse
 
 from jobqueue import policies, reads
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 OURS = [model for model in admin.site._registry if model._meta.app_label in ("queue", "dlq", "tenants")]
 
 
-def _list_of(model: type) -> str:
+def _list_of(model: type[Model]) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
@@ -47,7 +48,7 @@ def test_the_first_page_shows_where_jobs_stand() -> None:
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
-def test_every_list_and_every_row_has_a_page(model: type) -> None:
+def test_every_list_and_every_row_has_a_page(model: type[Model]) -> None:
     _one_of_each()
     client = admin_cast.operator()
     text = page(client, _list_of(model))
@@ -56,7 +57,7 @@ def test_every_list_and_every_row_has_a_page(model: type) -> None:
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
-def test_pages_to_add_answer_where_adding_is_possible(model: type) -> None:
+def test_pages_to_add_answer_where_adding_is_possible(model: type[Model]) -> None:
     client = admin_cast.operator()
     response = client.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add"))
     editable = {"Queue", "Quota", "Tenant", "ApiToken", "Membership"}
@@ -79,6 +80,18 @@ def test_a_jobs_page_tells_its_state_and_hides_its_content(state: str) -> None:
     assert str(view.payload_sha256) in text
     for secret in ("payload-text", "result-text"):
         assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [("done", "result"), ("running", "lease"), ("ready", "readyjob"), ("scheduled", "scheduledjob")],
+)
+def test_a_place_has_a_page_of_its_own_without_content_or_token(state: str, name: str) -> None:
+    job_id = _one_of_each()[state]
+    text = page(admin_cast.operator(), reverse(f"admin:queue_{name}_change", args=[format_id(job_id)]))
+    assert "noop" in text
+    assert "result-text" not in text
+    assert "field-token" not in text
 
 
 @pytest.mark.parametrize("address", ["0-999", "1-5", "x", "0", "9" * 30])
@@ -186,7 +199,7 @@ def test_who_may_only_look_cannot_cancel() -> None:
 # Queues
 
 
-def _form_of(queue: Queue | None = None, **changes: object) -> dict[str, object]:
+def _form_of(queue: Queue | None, **changes: object) -> dict[str, object]:
     source = queue or Queue()
     values = {name: getattr(source, name) for name in policies.SETTABLE}
     return {name: "" if value is None else value for name, value in {**values, **changes}.items()}
@@ -194,7 +207,7 @@ def _form_of(queue: Queue | None = None, **changes: object) -> dict[str, object]
 
 def test_a_queue_is_made_by_the_verb() -> None:
     client = admin_cast.operator()
-    form = _form_of(name="mail", preset="hnl", lease_s=45)
+    form = _form_of(None, name="mail", preset="hnl", lease_s=45)
     assert client.post(reverse("admin:queue_queue_add"), form).status_code == 302
     assert [band.name for band in policies.by_name("mail").bands] == ["H", "N", "L"]
     assert PolicyRow.objects.using(SHARD).get(name="mail").lease_s == 45
@@ -206,7 +219,7 @@ def test_a_queue_is_made_by_the_verb() -> None:
 )
 def test_a_wrong_queue_is_refused_in_the_form(wrong: dict[str, object]) -> None:
     cast.queue()
-    form = _form_of(**{"name": "mail", "preset": "five", **wrong})
+    form = _form_of(None, **{"name": "mail", "preset": "five", **wrong})
     response = admin_cast.operator().post(reverse("admin:queue_queue_add"), form)
     assert "errorlist" in admin_cast.checked(response)
     assert not Queue.objects.filter(name="mail").exists()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobqueue import policies, upkeep
+from jobqueue.claiming import Lease
 from jobqueue.types import Scope
 from jobsplatform.errors import KeyConflict
 from tenants import registry
@@ -35,7 +38,12 @@ def test_every_claim_raises_generation_and_attempt() -> None:
 
 def test_a_lease_carries_what_a_worker_needs() -> None:
     job_id = cast.enqueue(
-        kind="email.send", priority=1, payload='{"to": 1}', request_key="k", deadline=at(99), traceparent="00-a-b-01"
+        kind="email.send",
+        priority=1,
+        payload='{"to": 1}',
+        request_key="k",
+        deadline=at(99),
+        traceparent="00-a-b-01",
     )
     lease = cast.claim_one(now=at(1))
     assert (lease.job_id, lease.kind, lease.priority, lease.payload) == (job_id, "email.send", 1, '{"to": 1}')
@@ -253,8 +261,8 @@ def test_strict_work_is_given_whole_before_any_other() -> None:
 # claim_key
 
 
-def repeat(*queues: str, **asked: object) -> list[object]:
-    return list(cast.claim(*queues, claim_key="c-1", **asked))
+def repeat(*queues: str, **asked: Any) -> list[Lease]:
+    return cast.claim(*queues, claim_key="c-1", **asked)
 
 
 def test_a_repeated_claim_returns_the_same_leases() -> None:
@@ -298,7 +306,7 @@ def test_a_repeated_claim_over_queues_returns_the_same_leases() -> None:
         cast.enqueue_many(3, queue=cast.queue(name))
     first = repeat("a", "b", limit=4)
     assert len(first) == 4
-    assert {lease.job_id for lease in repeat("b", "a", limit=4)} == {lease.job_id for lease in first}  # type: ignore[attr-defined]
+    assert {lease.job_id for lease in repeat("b", "a", limit=4)} == {lease.job_id for lease in first}
 
 
 def test_a_keyed_claim_over_queues_gives_no_lease_twice() -> None:
@@ -307,7 +315,9 @@ def test_a_keyed_claim_over_queues_gives_no_lease_twice() -> None:
     first = cast.claim("a", "b", limit=10, claim_key="c")
     assert len({lease.job_id for lease in first}) == len(first)
     assert cast.read("SELECT count(*) FROM queue_lease") == [(len(first),)]
-    assert {lease.job_id for lease in cast.claim("a", "b", limit=10, claim_key="c")} == {x.job_id for x in first}
+    assert {lease.job_id for lease in cast.claim("a", "b", limit=10, claim_key="c")} == {
+        x.job_id for x in first
+    }
 
 
 def test_a_repeated_claim_returns_only_what_is_still_leased() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from jobqueue import leases, reads, upkeep
 from jobqueue.claiming import Lease
-from jobqueue.types import FLEET
+from jobqueue.types import FLEET, Scope
 from jobsplatform.errors import (
     AlreadyFinished,
     Conflict,
@@ -122,7 +122,9 @@ def test_a_job_that_was_never_claimed_is_not_completed() -> None:
 def test_another_tenant_s_job_and_an_absent_one_look_alike() -> None:
     lease = cast.leased(now=at(0))
     foreign, absent = leases.complete(
-        [leases.Complete(**cast.key_of(lease)), leases.Complete(987_654, 1, lease.token)], scope=cast.mallory(), now=at(1)
+        [leases.Complete(**cast.key_of(lease)), leases.Complete(987_654, 1, lease.token)],
+        scope=cast.mallory(),
+        now=at(1),
     )
     assert isinstance(foreign, NotFound)
     assert isinstance(absent, NotFound)
@@ -132,7 +134,7 @@ def test_another_tenant_s_job_and_an_absent_one_look_alike() -> None:
 
 def test_a_foreign_queue_s_lease_is_not_there() -> None:
     lease = cast.leased(now=at(0))
-    narrow = cast.Scope(queue_ids=(cast.queue("other").id,))
+    narrow = Scope(queue_ids=(cast.queue("other").id,))
     with pytest.raises(NotFound):
         cast.complete(lease, now=at(1), scope=narrow)
 

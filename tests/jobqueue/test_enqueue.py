@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_a_repeat_with_the_same_content_is_replayed() -> None:
     ],
     ids=lambda change: "-".join(change),
 )
-def test_a_repeat_with_other_content_conflicts_and_names_the_job(change: dict[str, object]) -> None:
+def test_a_repeat_with_other_content_conflicts_and_names_the_job(change: dict[str, Any]) -> None:
     job_id = cast.enqueue(request_key="k", payload='{"a": 1}')
     with cast.changes_nothing(job_id), pytest.raises(RequestKeyConflict) as refused:
         cast.enqueue(request_key="k", **{"payload": '{"a": 1}'} | change)
@@ -169,7 +170,11 @@ def test_a_repeat_of_a_refused_item_is_refused_alike() -> None:
 
 def test_one_bad_item_does_not_spoil_a_batch() -> None:
     jobs = [cast.new_job(), cast.new_job(deadline=at(-1)), cast.new_job()]
-    assert [type(outcome) for outcome in enqueue_jobs(jobs, now=at(0))] == [Accepted, DeadlineInPast, Accepted]
+    assert [type(outcome) for outcome in enqueue_jobs(jobs, now=at(0))] == [
+        Accepted,
+        DeadlineInPast,
+        Accepted,
+    ]
 
 
 def test_a_refused_request_leaves_its_key_free() -> None:
@@ -189,10 +194,14 @@ def test_a_random_key_of_1024_bytes_fits_the_index() -> None:
     cast.enqueue(request_key=secrets.token_hex(512))
 
 
-@pytest.mark.parametrize("state", ["ready", "running", "succeeded", "dead", "expired", "cancelled", "scheduled"])
+@pytest.mark.parametrize(
+    "state", ["ready", "running", "succeeded", "dead", "expired", "cancelled", "scheduled"]
+)
 def test_a_replay_names_the_job_in_every_state(state: str) -> None:
     """S43: never a second run, always the present state."""
-    job = cast.new_job(request_key="k", max_attempts=1, expires_in_s=90, **{"delay_s": 30} if state == "scheduled" else {})
+    job = cast.new_job(
+        request_key="k", max_attempts=1, expires_in_s=90, **{"delay_s": 30} if state == "scheduled" else {}
+    )
     job_id = cast.accepted(enqueue_jobs([job], now=at(0))[0]).job_id
     if state in ("running", "succeeded", "dead"):
         lease = cast.claim_one(now=at(1))
@@ -228,8 +237,10 @@ def test_a_lifetime_counts_from_the_database_s_clock() -> None:
     assert cast.row("queue_readyjob", cast.enqueue(now=at(3), expires_in_s=10))["deadline"] == at(13)
 
 
-@pytest.mark.parametrize("timing", [{"delay_s": 60, "expires_in_s": 60}, {"not_before": at(60), "deadline": at(60)}])
-def test_a_job_due_at_its_deadline_is_refused(timing: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "timing", [{"delay_s": 60, "expires_in_s": 60}, {"not_before": at(60), "deadline": at(60)}]
+)
+def test_a_job_due_at_its_deadline_is_refused(timing: dict[str, Any]) -> None:
     with pytest.raises(Invalid) as refused:
         cast.enqueue(now=at(0), **timing)
     assert refused.value.errors[0].pointer == "/deadline"

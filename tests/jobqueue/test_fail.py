@@ -217,6 +217,12 @@ def test_a_batch_of_failures_answers_in_order() -> None:
     cast.enqueue_many(3)
     held = cast.claim(limit=3, now=at(0))
     classes = ["transient", "permanent", "transient"]
-    calls = [leases.Fail(**cast.key_of(x), error_class=c) for x, c in zip(reversed(held), classes, strict=True)]
+    calls = [
+        leases.Fail(**cast.key_of(x), error_class=c) for x, c in zip(reversed(held), classes, strict=True)
+    ]
     answers = leases.fail(calls, now=at(0) + timedelta(seconds=1))
-    assert [answer.state for answer in answers if isinstance(answer, leases.Failed)] == ["scheduled", "dead", "scheduled"]
+    assert [answer.state for answer in answers if isinstance(answer, leases.Failed)] == [
+        "scheduled",
+        "dead",
+        "scheduled",
+    ]

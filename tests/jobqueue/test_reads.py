@@ -18,9 +18,17 @@ pytestmark = pytest.mark.django_db
 
 def test_a_ready_job_as_a_client_sees_it() -> None:
     q = cast.queue()
-    job_id = cast.enqueue(now=at(0), payload='{"é":1}', request_key="k", deadline=at(60), dependency="smtp", max_attempts=3)
+    job_id = cast.enqueue(
+        now=at(0), payload='{"é":1}', request_key="k", deadline=at(60), dependency="smtp", max_attempts=3
+    )
     view = reads.job(job_id, scope=FLEET)
-    assert (view.state, view.kind, view.priority, view.queue_id, view.tenant_id) == ("ready", "noop", 2, q.id, acme().pk)
+    assert (view.state, view.kind, view.priority, view.queue_id, view.tenant_id) == (
+        "ready",
+        "noop",
+        2,
+        q.id,
+        acme().pk,
+    )
     assert (view.payload_bytes, len(view.payload_sha256 or "")) == (8, 64)
     assert (view.request_key, view.dependency, view.max_attempts, view.attempts_used) == ("k", "smtp", 3, 0)
     assert (view.created_at, view.deadline, view.due_at, view.finished_at) == (at(0), at(60), None, None)
@@ -148,7 +156,13 @@ def test_a_list_by_state_asks_the_place() -> None:
     dead = cast.buried(now=at(2))
     running = cast.leased(now=at(3))
     ready, scheduled = cast.enqueue(now=at(4)), cast.enqueue(now=at(4), delay_s=9)
-    expected = {"succeeded": lease.job_id, "dead": dead, "running": running.job_id, "ready": ready, "scheduled": scheduled}
+    expected = {
+        "succeeded": lease.job_id,
+        "dead": dead,
+        "running": running.job_id,
+        "ready": ready,
+        "scheduled": scheduled,
+    }
     assert {state: _ids(state=state) for state in expected} == {state: [i] for state, i in expected.items()}
     assert _ids(state="cancelled") == []
 

@@ -31,7 +31,11 @@ def test_a_lapse_is_an_attempt_and_a_crash() -> None:
     ready = cast.row("queue_readyjob", lease.job_id)
     assert (ready["attempt"], ready["crashes"], ready["lapses"], ready["generation"]) == (1, 1, 0, 1)
     attempt = cast.row("queue_attempt", lease.job_id)
-    assert (attempt["outcome"], attempt["error_class"], attempt["led_to"]) == ("lease_lost", "worker_crash", "ready")
+    assert (attempt["outcome"], attempt["error_class"], attempt["led_to"]) == (
+        "lease_lost",
+        "worker_crash",
+        "ready",
+    )
 
 
 def test_a_job_that_crashes_its_worker_is_quarantined() -> None:

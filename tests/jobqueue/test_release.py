@@ -93,7 +93,12 @@ def test_forty_thousand_releases_cost_no_attempt() -> None:
     for _ in range(40_000):
         cast.release(cast.claim_one(now=at(0)), now=at(0))
     ready = cast.row("queue_readyjob", job_id)
-    assert (ready["attempt"], ready["max_attempts"], ready["releases"], ready["generation"]) == (0, 5, 40_000, 40_000)
+    assert (ready["attempt"], ready["max_attempts"], ready["releases"], ready["generation"]) == (
+        0,
+        5,
+        40_000,
+        40_000,
+    )
 
 
 def test_a_queue_may_bound_releases() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from jobqueue import reads, upkeep
@@ -45,8 +44,6 @@ def test_folding_takes_no_more_than_its_limit() -> None:
 
 
 # Lanes
-
-
 
 
 def _age(seconds: int = 120) -> None:

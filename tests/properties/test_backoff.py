@@ -9,7 +9,6 @@ from django.db import connections, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobqueue import leases
 from jobqueue.policy import backoff
 from tests import cast
 from tests.cast import at
@@ -62,7 +61,7 @@ def test_the_statement_waits_as_the_policy_says(
             cursor.execute("UPDATE queue_lease SET attempt = %s", [attempt])
             cursor.execute("UPDATE queue_policyrow SET backoff_base_s = %s, backoff_cap_s = %s", [base, cap])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(leases.random, "uniform", lambda low, high: jitter)
+            patch.setattr("jobqueue.leases.random.uniform", lambda low, high: jitter)
             next_at = cast.fail(lease, now=at(0), retry_after_s=floor).next_attempt_at
         transaction.set_rollback(True, using=cast.SHARD)
     expected = backoff.delay_s(attempt, base_s=base, cap_s=cap, jitter=jitter, retry_after_s=floor or 0)

@@ -18,7 +18,8 @@ ROOMS = {1: None, 2: 3, 3: 0, 4: 1}
 def heads(draw: st.DrawFn) -> list[Head]:
     found = draw(
         st.lists(
-            st.tuples(st.integers(0, 4), st.sampled_from(list(ROOMS)), st.integers(0, 20), st.booleans()), max_size=40
+            st.tuples(st.integers(0, 4), st.sampled_from(list(ROOMS)), st.integers(0, 20), st.booleans()),
+            max_size=40,
         )
     )
     return [
@@ -40,7 +41,9 @@ limits = st.integers(1, 50)
 
 
 @given(heads(), limits, st.randoms())
-def test_a_plan_does_not_depend_on_the_order_of_its_heads(found: list[Head], limit: int, random: object) -> None:
+def test_a_plan_does_not_depend_on_the_order_of_its_heads(
+    found: list[Head], limit: int, random: object
+) -> None:
     shuffled = list(found)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert plan(POLICY, None, found, limit).takes == plan(POLICY, None, shuffled, limit).takes

@@ -146,7 +146,12 @@ class Cancel(Endpoint):
     replies = {200: wire.CANCELLED, 202: wire.CANCELLED}
 
     def act(self, call: Call) -> Reply:
-        done = leases.cancel(parse_id(call.path["job_id"]), scope=scope_of(call))
+        done = leases.cancel(
+            parse_id(call.path["job_id"]),
+            actor=call.known.actor,
+            reason=call.body["reason"] or "",
+            scope=scope_of(call),
+        )
         if done.cancel_requested:
             return Reply(202, {"state": done.state, "cancel_requested": True})
         return Reply(200, {"state": done.state})

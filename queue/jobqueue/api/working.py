@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
 from django.db import connections
 
-from jobqueue import leases, policies
+from jobqueue import leases, policies, reads
 from jobqueue.api import bodies, names, wire
 from jobqueue.api.calls import queue_in_body, require_queue, scope_of
 from jobqueue.api.wire import Members
@@ -46,7 +45,7 @@ class Claim(Endpoint):
         tenants = names.slugs(lease.tenant_id for lease in held)
         titles = {queue.id: queue.name for queue in queues}
         texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
-        at = held[0].claimed_at if held else datetime.now(UTC)
+        at = held[0].claimed_at if held else reads.clock()
         return Reply(200, listing("leases", texts, {"server_time": format_instant(at)}))
 
 

@@ -1,6 +1,9 @@
 from django.apps.registry import Apps
+from django.conf import settings
 from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+SEQUENCE_BITS = 48
 
 BANDS = [
     {"name": "P0", "weight": 1, "strict": True, "bulk": False},
@@ -12,17 +15,28 @@ BANDS = [
 
 
 def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    _begin_ids(schema_editor)
     if schema_editor.connection.alias != "default":
         return
     queue = apps.get_model("queue", "Queue")
     queue.objects.get_or_create(name="default", defaults={"bands": BANDS, "default_priority": 2})
-    apps.get_model("queue", "IdSpace").objects.get_or_create(
-        space=0, defaults={"shard": 0, "reason": "first"}
-    )
+    for number in settings.SHARD_ALIASES:
+        apps.get_model("queue", "IdSpace").objects.get_or_create(
+            space=number, defaults={"shard": number, "reason": "first"}
+        )
+
+
+def _begin_ids(schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """A shard's first id space has its own number: ids never meet those of another shard."""
+    for number, alias in settings.SHARD_ALIASES.items():
+        if alias == schema_editor.connection.alias:
+            schema_editor.execute(
+                "SELECT setval('queue_job_id_seq', %s, false)", [number << SEQUENCE_BITS | 1]
+            )
 
 
 class Migration(migrations.Migration):
-    """The queue that is always there, and the first shard's id space."""
+    """The queue that is always there, and each shard's first id space."""
 
     dependencies = [("queue", "0002_job_ids_and_storage")]
 

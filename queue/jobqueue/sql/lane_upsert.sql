@@ -12,7 +12,7 @@ WITH {clock},
     ),
     made AS (
         INSERT INTO queue_lane (queue_id, priority, tenant_id, kind, dependency, is_active, low)
-        SELECT a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency, true, '-infinity'
+        SELECT a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency, true, 'epoch'
         FROM asked a
         ORDER BY a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency
         ON CONFLICT DO NOTHING

@@ -49,8 +49,11 @@ class Beats:
             calls = [lease.call(now) for lease in batch]
             self._clerks.submit(partial(self._verbs.renew, calls), partial(self._take, batch, calls))
 
-    def report_lapsed(self, holder: Holder, now: float) -> None:
-        """Tell a holder which leases ended unrenewed."""
+    def report_ends(self, holder: Holder, now: float) -> None:
+        """Tell a holder which leases ended unrenewed, and which are about to reach their longest run."""
+        ending = holder.book.ending(now)
+        if ending:
+            holder.tell(Word.ENDING, pack_notes([lease.note for lease in ending]))
         lapsed = holder.book.lapsed(now)
         for lease in lapsed:
             events.emit("lease_lost", job_id=lease.job_id, generation=lease.generation, code="lapsed")
@@ -79,8 +82,8 @@ class Beats:
                 words.append(Word.CANCELLED)
             return words
         if isinstance(answer, MaxRuntime):
-            lease.capped()
-            return [Word.ENDING]
+            lease.capped(now)
+            return []
         if must_repeat(answer) or not isinstance(answer, JobsPlatformError):
             lease.failed(now)
             return []

@@ -49,7 +49,7 @@ class JobContext:
 
     def __init__(self, lease: Lease, place: int, taken_at: float, backing: Backing) -> None:
         self.lease = lease
-        self.began_at = 0.0
+        self.began_at = time.monotonic()  # when it was queued here; from its start on, when that was
         self.place = place
         self.taken_at = taken_at
         self._backing = backing

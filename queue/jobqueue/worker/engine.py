@@ -11,7 +11,6 @@ import math
 import os
 import random
 import select
-import threading
 import time
 import traceback
 from collections import deque
@@ -19,7 +18,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from jobqueue import leases
 from jobqueue.worker import leasetext, verdicts
 from jobqueue.worker.backoff import Backoff
 from jobqueue.worker.board import PLACES, WAITING, Board
@@ -37,15 +35,14 @@ from jobqueue.worker.channel import (
     unpack_isolated,
     unpack_notes,
 )
+from jobqueue.worker.checkpoints import Checkpoints
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.crew import Crew
-from jobqueue.worker.outcomes import LeaseLost
 from jobqueue.worker.pace import SLOW_S, Pace
 from jobqueue.worker.registry import Handler
 from jobqueue.worker.settling import Settler
-from jobqueue.worker.verbs import must_repeat
 from jobsplatform import events
-from jobsplatform.errors import JobsPlatformError, MaxRuntime, Unavailable, UnknownOutcome
+from jobsplatform.errors import Unavailable, UnknownOutcome
 
 if TYPE_CHECKING:
     from jobqueue.claiming import Lease
@@ -95,12 +92,11 @@ class Engine:
         self._crew = Crew(concurrency, handlers, board.states, on_finish=self._rouse, tidy=verbs.tidy)
         self._pace = Pace(concurrency)
         self._settler = Settler(verbs)
-        self._saves: deque[_Save] = deque()
+        self._checkpoints = Checkpoints(verbs, self._rouse)
         self._held: dict[int, JobContext] = {}
         self._free_places = deque(range(PLACES))
         self._claim_at = 0.0
         self._idle_s = POLL_FIRST_S
-        self._save_at = 0.0
         self._away = Backoff(first_s=RETRY_FIRST_S, cap_s=RETRY_CAP_S)
         self._stumbles = Backoff(first_s=RETRY_FIRST_S, cap_s=STUMBLE_CAP_S)
         self._stuck_since: float | None = None
@@ -145,8 +141,8 @@ class Engine:
         if self._settler.due_at(alone=self._is_alone()) <= now:
             self._settle()
         self._board.stamp_turn(time.monotonic())
-        if self._saves and self._save_at <= now:
-            self._save()
+        if self._checkpoints.due_at() <= now:
+            self._checkpoints.flush()
         self._stop_hoarding(now)
         self._see_whether_stuck(now)
         if self._is_draining:
@@ -256,7 +252,7 @@ class Engine:
     def _stop_hoarding(self, now: float) -> None:
         """Jobs turned out slower than the pace had it: others may have free hands."""
         try:
-            waited_s = now - self._crew.queued[0].taken_at
+            waited_s = now - self._crew.queued[0].began_at
         except IndexError:
             return
         if waited_s > HOARD_S:
@@ -345,67 +341,16 @@ class Engine:
             self._claim_at = time.monotonic() + self._idle_s * random.uniform(0.75, 1.0)
             self._idle_s = min(self._idle_s * 1.5, POLL_CAP_S)
 
-    # Checkpoints (called in handler threads, made here)
+    # For handlers (called in their threads)
 
     def save_checkpoint(self, job: JobContext, text: str) -> None:
-        save = _Save(job, text)
-        self._saves.append(save)
-        self._rouse()
-        save.done.wait()
-        if save.is_lost:
-            raise LeaseLost(f"the lease of job {job.job_id} is lost")
+        self._checkpoints.save(job, text)
 
     def queue_name(self, queue_id: int) -> str:
         return self._verbs.queue_name(queue_id)
 
     def tenant_slug(self, tenant_id: int) -> str:
         return self._verbs.tenant_slug(tenant_id)
-
-    def _save(self) -> None:
-        batch = self._take_saves()
-        if not batch:
-            return
-        calls = [
-            leases.Renew(lease.job_id, lease.generation, lease.token, None, save.text, True)
-            for save in batch
-            for lease in (save.job.lease,)
-        ]
-        try:
-            answers = self._verbs.renew(calls)
-        except (Unavailable, UnknownOutcome) as error:
-            answers = [error] * len(batch)
-        except Exception:
-            self._saves.extend(batch)
-            raise
-        for save, answer in zip(batch, answers, strict=True):
-            self._answer_save(save, answer)
-
-    def _take_saves(self) -> list[_Save]:
-        """The next batch, one a job: of two rows for one lease in one statement chance would pick one."""
-        batch: dict[int, _Save] = {}
-        later: list[_Save] = []
-        while self._saves:
-            save = self._saves.popleft()
-            if save.job.is_lost:
-                save.answer(is_lost=True)
-            elif save.job.place in batch:
-                later.append(save)
-            else:
-                batch[save.job.place] = save
-        self._saves.extend(later)
-        return list(batch.values())
-
-    def _answer_save(self, save: _Save, answer: leases.Renewed | JobsPlatformError) -> None:
-        if must_repeat(answer):
-            self._saves.append(save)
-            self._save_at = time.monotonic() + RETRY_FIRST_S
-        elif isinstance(answer, JobsPlatformError):
-            save.job.is_ending = True
-            save.job.is_lost = not isinstance(answer, MaxRuntime)
-            save.answer(is_lost=True)
-        else:
-            save.job.is_cancelled = save.job.is_cancelled or answer.cancel_requested
-            save.answer(is_lost=False)
 
     # Sleeping
 
@@ -430,8 +375,7 @@ class Engine:
         if self._crew.ended and not self._crew.queued:
             return 0.0
         ends = [now + TURN_S, self._settler.due_at(alone=self._is_alone()), self._leave_at]
-        if self._saves:
-            ends.append(self._save_at)
+        ends.append(self._checkpoints.due_at())
         if self._crew.queued:
             ends.append(now + LOOK_S)
         if not self._is_draining and not self._solo and self._wanted(now):
@@ -443,22 +387,6 @@ class Engine:
             self._verbs.tidy()
         except Exception as error:
             events.emit("worker_tidy_failed", error=repr(error))
-
-
-class _Save:
-    """A checkpoint on its way."""
-
-    __slots__ = ("done", "is_lost", "job", "text")
-
-    def __init__(self, job: JobContext, text: str) -> None:
-        self.job = job
-        self.text = text
-        self.done = threading.Event()
-        self.is_lost = False
-
-    def answer(self, *, is_lost: bool) -> None:
-        self.is_lost = is_lost
-        self.done.set()
 
 
 def _held(lease: Lease, place: int) -> Held:

@@ -209,11 +209,11 @@ class Keeper:
 
     def _look_around(self, now: float) -> None:
         for process in self._processes():
-            self._beats.report_lapsed(process, now)
+            self._beats.report_ends(process, now)
             self._replace_if_hung(process, now)
             if process.is_silent:
                 process.kill()  # without its keeper it is of no use, should it not be ending by itself
-        self._beats.report_lapsed(self._ward, now)
+        self._beats.report_ends(self._ward, now)
         self._clerks.reinforce(now)
         if self._parent_is_gone() and self._exit_at == math.inf:
             self._signals = max(self._signals, 1)

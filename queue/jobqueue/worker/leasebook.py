@@ -33,6 +33,7 @@ class HeldLease:
         "generation",
         "is_cancel_told",
         "is_capped",
+        "is_end_told",
         "is_started",
         "job_id",
         "lease_s",
@@ -53,8 +54,8 @@ class HeldLease:
         self.seen_at = math.inf  # when it was first seen running
         self.is_started = False  # the database knows
         self.sent_at = -math.inf  # when the renewal was sent that has no answer yet
-        self.is_capped = False  # max_run_s allows no more
-        self.is_cancel_told = False
+        self.is_capped = False  # max_run_s allows no longer lease; beats go on for what they may hear
+        self.is_cancel_told = self.is_end_told = False
         self.retry: Backoff | None = None
 
     @property
@@ -73,7 +74,8 @@ class HeldLease:
         """The renewal to send now."""
         self.sent_at = now
         started = self.book.states[self.place] != WAITING
-        return leases.Renew(self.job_id, self.generation, self.token, None, None, started)
+        lease_s = 1 if self.is_capped else None
+        return leases.Renew(self.job_id, self.generation, self.token, lease_s, None, started)
 
     def renewed(self, call: leases.Renew, expires_at: float, now: float) -> None:
         """The database (epoch `expires_at`) extended it."""
@@ -89,11 +91,11 @@ class HeldLease:
         self.retry = self.retry or Backoff(first_s=RETRY_FIRST_S, cap_s=min(RETRY_CAP_S, self.interval_s))
         self.due_at = now + self.retry.fail()
 
-    def capped(self) -> None:
+    def capped(self, now: float) -> None:
         """It may live to its end, but never longer."""
         self.sent_at = -math.inf
         self.is_capped = True
-        self.due_at = math.inf
+        self.due_at = now + self.interval_s
 
 
 class LeaseBook:
@@ -152,8 +154,6 @@ class LeaseBook:
 
     def _next(self, lease: HeldLease, now: float) -> float:
         """When a lease must be looked at that is being renewed now, or is due later."""
-        if lease.is_capped:
-            return math.inf
         return max(lease.due_at, lease.sent_at + lease.interval_s, now + MARK_S)
 
     def expect(self, lease: HeldLease, now: float) -> None:
@@ -167,6 +167,17 @@ class LeaseBook:
         gone = [lease for lease in self._by_place.values() if lease.ends_at <= now]
         self.drop([lease.place for lease in gone])
         return gone
+
+    def ending(self, now: float) -> list[HeldLease]:
+        """Leases that are about to reach their longest run, each told once, an interval before."""
+        found = [
+            lease
+            for lease in self._by_place.values()
+            if lease.is_capped and not lease.is_end_told and now >= lease.ends_at - lease.interval_s
+        ]
+        for lease in found:
+            lease.is_end_told = True
+        return found
 
     def take_all(self) -> tuple[list[HeldLease], list[HeldLease]]:
         """Empty the book: the leases whose handler runs at this instant, and the others."""

@@ -89,7 +89,7 @@ class Ward:
         if word is Word.LOST:
             for place in places:
                 self._waiting.pop(place, None)
-        else:
+        elif word is not Word.ENDING:
             self._give_back(places)
 
     def _give_back(self, places: Iterable[int]) -> None:

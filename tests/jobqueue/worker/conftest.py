@@ -53,9 +53,12 @@ class Platform:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, str(ROOT / "manage.py"), *arguments]
 
-    def worker(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def worker(self, *arguments: str, group: bool = False, **environment: str) -> subprocess.Popen[bytes]:
+        """`group`: in a process group of its own."""
         command = self.command("runworker", "--queues", self.name, *arguments)
-        worker = subprocess.Popen(command, env=self.environment | environment, cwd=ROOT)
+        worker = subprocess.Popen(
+            command, env=self.environment | environment, cwd=ROOT, start_new_session=group
+        )
         self.workers.append(worker)
         return worker
 
@@ -89,7 +92,7 @@ class Platform:
         found = [line.split() for line in self.log.read_text().splitlines()]
         return [(job, int(gen), int(attempt)) for said, job, gen, attempt in found if said == word]
 
-    def until(self, condition: Callable[[], object], timeout_s: float = 15) -> float:
+    def until(self, condition: Callable[[], object], timeout_s: float = 30) -> float:
         """Wait, doing the reaper's and the dispatcher's work meanwhile; answers how long it took."""
         from jobqueue import upkeep
 

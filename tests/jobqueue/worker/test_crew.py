@@ -97,7 +97,7 @@ def test_a_thread_tidies_up_after_each_failure() -> None:
         if job.lease.job_id == 1:
             raise ValueError
 
-    crew = make_crew(1, act, tidy=lambda: tidied.append(len(crew.ended)))
+    crew: Crew = make_crew(1, act, tidy=lambda: tidied.append(len(crew.ended)))
     crew.add(jobs(100))
     until(lambda: len(crew.ended) == 100)
     assert tidied[0] == 2

@@ -117,14 +117,19 @@ def test_a_beat_without_an_answer_is_sent_again_after_an_interval() -> None:
     assert book.due(20.7) == [lease]
 
 
-def test_a_capped_lease_is_not_renewed_again() -> None:
+def test_a_capped_lease_goes_on_beating_and_its_end_is_told_once() -> None:
     book = make_book()
     [lease] = book
-    lease.call(0.5)
-    lease.capped()
-    book.expect(lease, 1)
     lease.is_started = True
-    assert book.due(59) == []
+    assert lease.call(0.5).lease_s is None
+    lease.capped(1)
+    book.expect(lease, 1)
+    assert book.due(10) == []
+    assert book.due(21) == [lease]
+    assert lease.call(21).lease_s == 1  # asks for nothing, hears of a cancel
+    assert book.ending(39.9) == []
+    assert book.ending(40.1) == [lease]
+    assert book.ending(40.2) == []
 
 
 def test_a_late_answer_does_not_take_the_place_of_another_lease() -> None:

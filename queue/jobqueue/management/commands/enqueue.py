@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
@@ -98,22 +98,26 @@ class Command(VerbCommand):
         if folder is not None:
             yield _requests_of(folder, reader, options)
         elif file is not None and file != "-":
-            try:
-                with Path(file).open("rb") as stream:
-                    yield reader.lines(stream), None
-            except OSError as error:
-                raise CommandError(f"{file}: {error.strerror}") from None
+            with _opened(file) as stream:
+                yield reader.lines(stream), None
         elif payload in (None, "-") and options["payload_ref"] is None:
             yield self._stdin(reader), None
         else:
             yield reader.single(payload), 1
 
     def _stdin(self, reader: Reader) -> Iterator[Request]:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             raise CommandError(
                 "Give a PAYLOAD (JSON; null for none), --file, --each-file, or lines on stdin."
             )
         return reader.lines(sys.stdin.buffer)
+
+
+def _opened(file: str) -> BinaryIO:
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
 
 
 def _tenant(slug: str) -> TenantRef:

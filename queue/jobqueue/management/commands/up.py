@@ -112,7 +112,7 @@ def _make_operator() -> None:
         say("Operator", f"as before (forgotten? manage.py changepassword {OPERATOR})")
         return
     password = secrets.token_urlsafe(12)
-    users._default_manager.create_superuser(OPERATOR, "", password)  # type: ignore[attr-defined]
+    users._default_manager.create_superuser(OPERATOR, "", password)
     say("Operator", f"{OPERATOR} / {password}   (shown once)")
 
 

@@ -1,0 +1,2 @@
+-- clock: the shard's clock, by which leases and due times are judged.
+SELECT clock_timestamp()
