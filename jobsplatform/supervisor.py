@@ -185,8 +185,6 @@ class Supervisor:
             self.children.append(Child("worker", self._manage("runworker")))
         if self.options.demo:
             self.children.append(Child("demo", self._manage("rundemo")))
-        if self.options.demo:
-            self.children.append(Child("demo", self._manage("rundemo")))
         shutil.rmtree(self._metrics, ignore_errors=True)
         self._metrics.mkdir(parents=True)
         for child in self.children:

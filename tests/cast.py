@@ -278,7 +278,7 @@ def together(*actions: Callable[[], T]) -> list[T | BaseException]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive(), "a racer hangs"
     return answers
 

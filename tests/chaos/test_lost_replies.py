@@ -162,7 +162,7 @@ def test_a_claim_with_a_key_is_cut_and_its_repeat_brings_the_same_leases(edge: E
 @WHEN
 def test_a_cancel_is_cut(edge: Edge, when: str) -> None:
     job = edge.call("/v1/jobs", edge.job(delay_s=3_600)).body["job_id"]
-    assert_unknown(edge.cut(b"-- cancel:", when, f"/v1/jobs/{job}/cancel", {}))
+    assert_unknown(edge.cut(COMMIT, when, f"/v1/jobs/{job}/cancel", {}))
     again = edge.call(f"/v1/jobs/{job}/cancel", {})
     assert again.code == "already_finished" if when == AFTER else again.status == 200
     assert edge.web.call("GET", f"/v1/jobs/{job}", token=edge.token).body["state"] == "cancelled"
@@ -186,3 +186,17 @@ def test_leases_whose_payloads_could_not_be_read_are_never_called_unavailable(ed
     leases = edge.call("/v1/leases/claim", claim).body["leases"]
     assert [one["job_id"] for one in leases] == [job]
     assert edge.call(f"/v1/jobs/{job}/complete", held(leases[0])).status == 200
+
+
+def test_leases_whose_tenant_could_not_be_read_are_never_called_unavailable(edge: Edge) -> None:
+    edge.platform.manage("createtenant", "unseen")
+    made = edge.platform.token("--tenant", "unseen", "--scopes", "produce")
+    fleet = edge.platform.token("--fleet", "--scopes", "work")
+    job = edge.platform.call("POST", "/v1/jobs", edge.job(kind="unseen"), made).body["job_id"]
+    claim = {"queue": "cut", "capabilities": ["unseen"], "claim_key": f"claim-{next(_keys)}"}
+    edge.cutter.arm(b'FROM "tenants_tenant"', BEFORE)
+    answer = edge.web.call("POST", "/v1/leases/claim", claim, fleet)
+    assert_unknown(answer)
+    leases = edge.web.call("POST", "/v1/leases/claim", claim, fleet).body["leases"]
+    assert [(one["job_id"], one["tenant"]) for one in leases] == [(job, "unseen")]
+    assert edge.web.call("POST", f"/v1/jobs/{job}/complete", held(leases[0]), fleet).status == 200

@@ -17,6 +17,7 @@ from jobsplatform.errors import (
     NotDead,
     NotFound,
     RedriveLimit,
+    Unavailable,
 )
 from tests import cast
 from tests.cast import at
@@ -274,3 +275,19 @@ def test_the_deadline_of_a_second_life_ends_it_as_a_dead_letter() -> None:
     cast.redriven(job_id, now=at(5), deadline=at(50))
     upkeep.expire(now=at(50))
     assert reads.job(job_id, scope=FLEET).dead_reason == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("guard", ["correction", "limit", "deadline"])
+def test_the_statement_itself_keeps_each_guard(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check before it only explains: what changes in between must not slip through."""
+    error_class = "permanent" if guard == "correction" else "transient"
+    job_id = cast.buried(error_class=error_class, deadline=at(50))
+    if guard == "correction":  # one of an earlier life
+        cast.correct(job_id)
+        cast.read("UPDATE dlq_correction SET redrive_generation = 7 RETURNING 1")
+    if guard == "limit":
+        cast.read("UPDATE dlq_deadletter SET redrive_generation = 10 RETURNING 1")
+    monkeypatch.setattr("dlq.redrive._refusal", lambda *_: None)
+    with cast.changes_nothing(job_id), pytest.raises(Unavailable):
+        cast.redriven(job_id, now=at(50 if guard == "deadline" else 5))
+    assert cast.audited("job.redrive") == 0

@@ -60,7 +60,9 @@ def test_a_stranger_sees_a_job_succeed(fresh: Platform) -> None:
 
 def test_the_demo_calls_its_receiver(fresh: Platform) -> None:
     assert any("rundemo" in one.command for one in fresh.group())
-    acted = "SELECT count(*) FROM queue_result r JOIN queue_job j ON j.id = r.job_id WHERE j.kind = 'http.call'"
+    acted = (
+        "SELECT count(*) FROM queue_result r JOIN queue_job j ON j.id = r.job_id WHERE j.kind = 'http.call'"
+    )
     until(lambda: fresh.rows(acted)[0][0], 30, lambda: fresh.output)
 
 

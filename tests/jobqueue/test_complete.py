@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -225,3 +227,14 @@ def _two_generations() -> tuple[Lease, Lease]:
     a = cast.leased(now=at(0))
     upkeep.reap(now=at(30))
     return a, cast.claim_one(now=at(31))
+
+
+@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize(
+    "forged", [{"token": b"x" * 16}, {"token": b""}, {"generation": 2}, {"generation": 0}]
+)
+def test_no_verb_takes_another_token_or_generation(verb: str, forged: dict[str, Any]) -> None:
+    """S13, for every verb that needs a lease."""
+    lease = cast.leased(now=at(0))
+    with cast.changes_nothing(lease.job_id), pytest.raises(StaleGeneration):
+        CALLS[verb](replace(lease, **forged), now=at(1))

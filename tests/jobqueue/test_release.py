@@ -87,6 +87,7 @@ def test_counts_pass_the_range_of_small_numbers() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
 def test_forty_thousand_releases_cost_no_attempt() -> None:
     """S87."""
     job_id = cast.enqueue(now=at(0))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from jobqueue import leases, policies, reads
 from jobqueue.api import bodies, names, wire
@@ -18,7 +18,7 @@ from jobqueue.ids import parse_id, parse_token
 from jobqueue.limits import BATCH_BODY_BYTES_MAX, JOB_BODY_BYTES_MAX, SETTLE_ITEMS_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
-from jobsplatform.errors import Invalid, JobsPlatformError
+from jobsplatform.errors import Invalid, JobsPlatformError, UnknownOutcome
 from jobsplatform.http import Call, Endpoint, Reply, listing, stopping
 from jobsplatform.instants import format_instant
 from jobsplatform.problem import document
@@ -42,7 +42,7 @@ class Claim(Endpoint):
             require_queue(call, queue)
         queues = policies.visible(scope) if self.queues is None else self.queues
         held = claim_or_wait(call, claim_request(call.body, queues), scope)
-        tenants = names.slugs(lease.tenant_id for lease in held)
+        tenants = _slugs(held)
         titles = {queue.id: queue.name for queue in queues}
         texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
         at = held[0].claimed_at if held else reads.clock()
@@ -150,6 +150,16 @@ def claim_or_wait(call: Call, request: ClaimRequest, scope: Scope) -> list[Lease
         give_connections_back()
         stopping.wait(min(left, POLL_SECONDS * random.uniform(0.5, 1.5)))
         call.ask_again()
+
+
+def _slugs(held: Sequence[Lease]) -> dict[int, str]:
+    """Tenant id → slug. Raises UnknownOutcome for a lost database: the leases are made by now."""
+    try:
+        return names.slugs(lease.tenant_id for lease in held)
+    except (DatabaseError, InterfaceError) as error:
+        raise UnknownOutcome(
+            "Leases were made and could not be shown; repeat with the same claim_key."
+        ) from error
 
 
 def give_connections_back() -> None:
