@@ -297,7 +297,9 @@ def _read_details(params: dict[str, Any], alias: str) -> list[sql.Row]:
         try:
             return sql.rows("jobqueue/claim_details", params, alias=alias)
         except Unavailable as error:
-            raise UnknownOutcome("Leases were made and could not be read; repeat with the same claim_key.") from error
+            raise UnknownOutcome(
+                "Leases were made and could not be read; repeat with the same claim_key."
+            ) from error
 
 
 def _lease(
