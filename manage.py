@@ -16,7 +16,7 @@ def name_data_folder(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Run a management command; a database that cannot be reached is one line and exit 1."""
+    """Run a management command; a file or a database that cannot be reached is one line and exit 1."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "jobsplatform.settings")
     name_data_folder(sys.argv[1:])
     from django.core.management import execute_from_command_line
@@ -24,8 +24,8 @@ def main() -> None:
 
     try:
         execute_from_command_line(sys.argv)
-    except PermissionError as error:
-        if "--traceback" in sys.argv:
+    except OSError as error:
+        if "--traceback" in sys.argv or error.filename is None:
             raise
         sys.exit(f"{error.filename}: {error.strerror}")
     except OperationalError as error:

@@ -35,7 +35,8 @@ class VerbCommand(BaseCommand):
     requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        # A flag cut short must not become another: `--payload` would be `--payload-ref`.
+        parser = super().create_parser(prog_name, subcommand, **{"allow_abbrev": False, **kwargs})
 
         def refuse(message: str) -> NoReturn:
             parser.exit(2, f"{subcommand}: {' '.join(message.split())} (see --help)\n")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.checks import Error
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse
 from django.views.generic import TemplateView
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.settings import patched_settings
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobsplatform import checks, events
+from jobsplatform import checks, events, problem
 from jobsplatform.errors import InsufficientScope, Unavailable
 from jobsplatform.http import Call, Endpoint, Reply
 
@@ -120,3 +121,8 @@ class DocsView(TemplateView):
 
     template_name = "docs.html"
     http_method_names = ["get", "head"]
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = problem.respond(problem.MethodNotAllowed(), request)
+        response["Allow"] = "GET, HEAD"
+        return response

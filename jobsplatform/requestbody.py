@@ -40,7 +40,7 @@ def _read(request: HttpRequest, size: int) -> bytes:
     while size > 0:
         try:
             part = stream.read(size)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # each server raises its own for a broken chunk
             raise Invalid("The body cannot be read.") from error
         if not part:
             break

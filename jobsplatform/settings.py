@@ -93,9 +93,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 JOBS_WEB_PROCESSES = env.int("JOBS_WEB_PROCESSES", default=2)  # 1..64 of gunicorn
 JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process; a parked poll holds one
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
-JOBS_DEMO_FOLDERS = env.list(
-    "JOBS_DEMO_FOLDERS", default=["docs", "README.md"]
-)  # paths the demo may index, commas
+JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
 # Applications
 

@@ -9,7 +9,7 @@ from dlq.corrections import Corrected
 from dlq.reads import CorrectionView, DeadLetterView
 from dlq.redrive import Redriven
 from jobqueue.ids import format_id
-from jobqueue.states import DeadReason, ErrorClass
+from jobqueue.states import ERROR_CLASSES, DeadReason
 from jobsplatform.instants import format_instant
 from jobsplatform.schemas import (
     ANY,
@@ -37,7 +37,7 @@ CORRECTION: Final = described(
 )
 ERROR: Final = described(
     "DeadError",
-    {"error_class": words(ErrorClass.values, or_null=True), "message": TEXT, "fingerprint": TEXT},
+    {"error_class": words(ERROR_CLASSES, or_null=True), "message": TEXT, "fingerprint": TEXT},
 )
 PAYLOAD: Final = described(
     "DeadPayload", {"bytes": NUMBER_OR_NULL, "sha256": TEXT_OR_NULL, "ref": TEXT_OR_NULL, "value?": ANY}

@@ -1,5 +1,7 @@
 """The words that SQL, the wire and the admin share for states, outcomes and reasons."""
 
+from typing import Final
+
 from django.db import models
 
 
@@ -46,6 +48,10 @@ class ErrorClass(models.TextChoices):
     OVERLOAD = "overload"
     PERMANENT = "permanent"
     UNCERTAIN = "uncertain"
+
+
+# What an attempt's error class may be: a worker's word, or ours for one whose lease was lost.
+ERROR_CLASSES: Final = (*ErrorClass.values, "worker_crash")
 
 
 class DeadReason(models.TextChoices):

@@ -10,7 +10,7 @@ import pytest
 
 from jobqueue import following, policies, reads
 from jobqueue.ids import parse_id
-from jobqueue.models import Job, PolicyRow, Queue
+from jobqueue.models import Job, PolicyRow, Queue, ReadyJob
 from jobqueue.types import FLEET
 from tenants import registry
 from tenants.models import AuditEntry, Quota, TenantState
@@ -181,6 +181,17 @@ def test_enqueue_keeps_the_payload_digit_for_digit() -> None:
     assert (job.payload, job.kind, job.priority, job.tenant_id) == ('{"a":  1.10}', "mail.send", 1, acme().pk)
 
 
+def test_a_payload_may_be_named_by_its_flag() -> None:
+    acme(), cast.queue()
+    assert run("enqueue", "--tenant", "acme", "--kind", "x", "--payload", '{"a": 1}').code == 0
+    assert (_only_job().payload, _only_job().payload_ref) == ('{"a": 1}', None)
+
+
+def test_a_flag_cut_short_is_no_flag() -> None:
+    acme(), cast.queue()
+    assert "--payload-r" in refused("enqueue", "--tenant", "acme", "--kind", "x", "--payload-r", "s3://x")
+
+
 def test_a_request_key_names_one_job() -> None:
     acme(), cast.queue()
     arguments = ("enqueue", "--tenant", "acme", "--kind", "x", "--request-key", "k")
@@ -207,6 +218,8 @@ def test_a_request_key_names_one_job() -> None:
         ("--tenant", "acme", "--kind", "x", "--file", "no-such-file"),
         ("--tenant", "acme", "--kind", "x", "--each-file", "no-such-folder"),
         ("--tenant", "acme", "--kind", "x", "--file", "a", "1"),
+        ("--tenant", "acme", "--kind", "x", "--payload", "1", "2"),
+        ("--tenant", "acme", "--kind", "x", "--payload", "1", "--file", "a"),
     ],
     ids=lambda arguments: " ".join(arguments)[:60],
 )
@@ -322,6 +335,24 @@ def test_a_shell_sees_lines_from_stdin(process_environment: dict[str, str]) -> N
     assert (nothing.code, nothing.out, nothing.err.count("\n")) == (1, "", 1)
     wrong = run_apart(process_environment, "pause", "world", "x")
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+
+
+# fsck
+
+
+def test_fsck_names_each_fault() -> None:
+    assert run("fsck") == (0, "No faults.\n", "")
+    job_id = cast.enqueue(now=cast.at(0))
+    ReadyJob.objects.using(SHARD).filter(job_id=job_id).delete()
+    ran = run("fsck", "--json")
+    assert (ran.code, [fault["fault"] for fault in json.loads(ran.out)["faults"]]) == (1, ["nowhere"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_fsck_of_a_lost_database_is_one_line(process_environment: dict[str, str]) -> None:
+    lost = process_environment | {"JOBSPLATFORM_DATABASE_URL": "postgresql://127.0.0.1:1/x"}
+    ran = run_apart(lost | {"JOBSPLATFORM_SHARDS": ""}, "fsck")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
 
 
 # Following

@@ -268,6 +268,17 @@ def test_of_an_endless_body_no_more_than_the_limit_is_read() -> None:
     assert stream.count == BODY_BYTES_MAX + 1
 
 
+def test_a_chunk_that_the_server_cannot_read_is_refused() -> None:
+    class InvalidChunkSize(Exception):
+        """As gunicorn's: no OSError, no ValueError."""
+
+    class Broken(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            raise InvalidChunkSize
+
+    assert code(chunked(Broken())) == (400, "invalid")
+
+
 def test_a_body_that_ends_early_is_refused() -> None:
     environ: dict[str, Any] = {"CONTENT_LENGTH": "500", "wsgi.input": io.BytesIO(b'{"name":"a"}')}
     response = call(body=GOOD, **environ)

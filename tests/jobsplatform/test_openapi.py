@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from jobqueue import upkeep
 from jobsplatform import scopes
 from jobsplatform.public import openapi_document
 from tests.api_cast import Api, caller
@@ -84,7 +86,7 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
         ("GET /v1/jobs/{job_id}", "/v1/jobs/0-999", None),
         ("GET /v1/jobs/{job_id}/attempts", f"/v1/jobs/{dead}/attempts", None),
         ("POST /v1/leases/claim", "/v1/leases/claim", {"limit": 2}),
-        ("POST /v1/leases/settle", "/v1/leases/settle", {"renew": [{"job_id": "0-1"}]}),
+        ("POST /v1/leases/settle", "/v1/leases/settle", {"renew": [{"job_id": "0-1"}, {}]}),
         ("GET /v1/dlq", "/v1/dlq", None),
         ("GET /v1/dlq/{job_id}", f"/v1/dlq/{dead}?include=payload", None),
         ("POST /v1/dlq/{job_id}/corrections", f"/v1/dlq/{dead}/corrections", {"note": "n", "payload": 1}),
@@ -97,6 +99,24 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
     ]
     for name, url, body in calls:
         check_reply(document, name, acme, url, body)
+
+
+@pytest.mark.django_db
+def test_replies_about_a_lost_lease_and_a_purged_job_are_as_described(document: dict[str, Any]) -> None:
+    acme = caller("acme")
+    lost = acme.enqueue()
+    assert acme.claim()
+    upkeep.reap(now=datetime.now(UTC) + timedelta(minutes=1))
+    purged = acme.enqueue(request_key="K")
+    acme.post(f"/v1/jobs/{purged}/cancel")
+    upkeep.purge(now=datetime.now(UTC) + timedelta(days=31))
+
+    assert acme.get(f"/v1/jobs/{lost}").json()["last_error"]["error_class"] == "worker_crash"
+    check_reply(document, "GET /v1/jobs/{job_id}", acme, f"/v1/jobs/{lost}", None)
+    check_reply(document, "GET /v1/jobs/{job_id}/attempts", acme, f"/v1/jobs/{lost}/attempts", None)
+    assert acme.get(f"/v1/jobs/{purged}").status_code == 404
+    again = {"kind": "a", "payload": {}, "request_key": "K"}
+    check_reply(document, "POST /v1/jobs", acme, "/v1/jobs", again)
 
 
 def check_reply(document: dict[str, Any], name: str, api: Api, url: str, body: Any) -> None:

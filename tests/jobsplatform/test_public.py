@@ -85,6 +85,13 @@ def test_the_manual_uses_files_of_ours_alone(anyone: Api) -> None:
             assert finders.find(address.removeprefix("/static/")), address
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS"])
+def test_the_manual_refuses_other_methods_as_the_api_does(method: str) -> None:
+    response = Client(enforce_csrf_checks=True).generic(method, "/docs")
+    assert code(response) == (405, "method_not_allowed")
+    assert response["Allow"] == "GET, HEAD"
+
+
 def test_cookies_are_never_set_by_open_routes(anyone: Api) -> None:
     for url in ("/livez", "/readyz", "/metrics", "/docs", "/v1/openapi.yaml"):
         assert anyone.get(url).cookies == {}

@@ -283,6 +283,14 @@ def real(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     Server(tmp_path / "data").stop()
 
 
+def test_a_data_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.touch()
+    command = [sys.executable, str(ROOT / "manage.py"), "up", "--data", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"{file}: File exists\n")
+
+
 def test_secrets_are_shown_once_and_a_lost_database_is_brought_back(real: Callable[..., Up], tmp_path: Path):
     """What becomes of jobs when all of it is killed is shown by tests/chaos."""
     server = Server(tmp_path / "data")

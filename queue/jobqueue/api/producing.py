@@ -31,7 +31,7 @@ class Enqueue(Endpoint):
     body_bytes_max = JOB_BODY_BYTES_MAX
     needs_tenant = True
     takes_idempotency_key = True
-    replies = {201: wire.JOB_ACCEPTED, 200: wire.JOB_ACCEPTED}
+    replies = {201: wire.JOB_ACCEPTED, 200: wire.JOB_REPLAYED}
 
     def check(self, call: Call) -> None:
         self.job = new_job(call, call.body, queue_in_body, request_key(call))

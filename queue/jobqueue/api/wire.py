@@ -9,7 +9,7 @@ from jobqueue.claiming import Lease
 from jobqueue.ids import format_id, format_token
 from jobqueue.leases import Completed, Failed, Released, Renewed
 from jobqueue.reads import AttemptView, JobView, ResultView
-from jobqueue.states import AttemptOutcome, ErrorClass, ResultOutcome, State
+from jobqueue.states import ERROR_CLASSES, AttemptOutcome, ResultOutcome, State
 from jobsplatform.fields import Schema
 from jobsplatform.http import splice
 from jobsplatform.instants import format_instant, format_optional
@@ -34,7 +34,7 @@ Members = dict[str, Any]
 
 LAST_ERROR: Final[Schema] = {
     "type": ["object", "null"],
-    "properties": {"error_class": words(ErrorClass.values), "message": TEXT, "at": INSTANT},
+    "properties": {"error_class": words(ERROR_CLASSES), "message": TEXT, "at": INSTANT},
 }
 JOB_MEMBERS: Final[Mapping[str, Schema]] = {
     "job_id": TEXT,
@@ -69,6 +69,21 @@ JOB_MEMBERS: Final[Mapping[str, Schema]] = {
 JOB: Final = described("Job", JOB_MEMBERS)
 JOB_SHOWN: Final = described("JobShown", {**JOB_MEMBERS, "payload?": ANY})
 JOB_ACCEPTED: Final = described("JobAccepted", {**JOB_MEMBERS, "replayed": TRUTH})
+JOB_PURGED: Final = described(
+    "JobPurged",
+    {
+        "job_id": TEXT,
+        "tenant": TEXT,
+        "queue": TEXT,
+        "kind": TEXT,
+        "priority": NUMBER,
+        "state": words(["purged"]),
+        "request_key": TEXT,
+        "operation_id": TEXT,
+        "replayed": TRUTH,
+    },
+)
+JOB_REPLAYED: Final[Schema] = {"title": "JobReplayed", "anyOf": [JOB_ACCEPTED, JOB_PURGED]}
 JOB_PAGE: Final = page_of(JOB)
 ITEM_RESULTS: Final = described(
     "ItemResults",
@@ -80,7 +95,7 @@ ITEM_RESULTS: Final = described(
                 "required": ["status"],
                 "properties": {
                     "status": NUMBER,
-                    "job_id": TEXT,
+                    "job_id": TEXT_OR_NULL,
                     "replayed": TRUTH,
                     "problem": PROBLEM_REFERENCE,
                 },
@@ -100,7 +115,7 @@ ATTEMPT: Final = described(
         "claimed_at": INSTANT,
         "ended_at": INSTANT_OR_NULL,
         "outcome": words(AttemptOutcome.values, or_null=True),
-        "error_class": words(ErrorClass.values, or_null=True),
+        "error_class": words(ERROR_CLASSES, or_null=True),
         "message": TEXT_OR_NULL,
         "service_ms": NUMBER_OR_NULL,
     },

@@ -51,6 +51,7 @@ class Command(VerbCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("payload", nargs="?", metavar="PAYLOAD", help="JSON; without it (or for -) stdin is read")
+        add("--payload", dest="payload_flag", metavar="JSON", help="the same as PAYLOAD")
         add("--tenant", required=True, metavar="SLUG", help="whose jobs they are")
         add("--kind", help="the handler that the job needs")
         add("--queue", help="(default)")
@@ -93,6 +94,10 @@ class Command(VerbCommand):
     ) -> Iterator[tuple[Iterable[Request], int | None]]:
         """The requests, and how many there are (None: not known)."""
         payload, folder, file = options["payload"], options["each_file"], options["file"]
+        if options["payload_flag"] is not None:
+            if payload is not None:
+                raise CommandError("Give PAYLOAD or --payload, not both.")
+            payload = options["payload_flag"]
         if payload not in (None, "-") and (folder or file):
             raise CommandError("Give PAYLOAD, --file or --each-file, not two of them.")
         if folder is not None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from jobqueue import fsck
 from jobqueue.ids import format_id
+from jobsplatform.commands import VerbCommand, actor
 
 
-class Command(BaseCommand):
+class Command(VerbCommand):
     """Exit 0: no fault is left; 1: each fault is named."""
 
     help = (
@@ -28,9 +28,9 @@ class Command(BaseCommand):
             help="put jobs that stand nowhere back to scheduled, audited, in paced batches",
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, options: dict[str, Any]) -> None:
         faults = list(fsck.check())
-        repaired = fsck.repair(faults, actor=f"cli:{getpass.getuser()}") if options["repair"] else set()
+        repaired = fsck.repair(faults, actor=actor()) if options["repair"] else set()
         left = [f for f in faults if f.fault != fsck.NOWHERE or f.job_id not in repaired]
         if options["json"]:
             self._write_json(faults, repaired)
