@@ -120,7 +120,15 @@ def _value(model: type[models.Model], key: str, text: str) -> object:
         return int(text)
     if isinstance(field, models.FloatField):
         return _number(key, text)
+    if isinstance(field, models.BooleanField):
+        return _truth(key, text)
     return _json(key, text) if isinstance(field, models.JSONField) else text
+
+
+def _truth(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise Invalid.at(f"/{key}", f"{key} must be true or false, not {text!r}.")
+    return text.lower() == "true"
 
 
 def _number(key: str, text: str) -> float:

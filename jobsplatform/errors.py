@@ -144,6 +144,10 @@ class UnsupportedMediaType(JobsPlatformError):
     code, status, title = "unsupported_media_type", 415, "Only application/json in UTF-8 is understood."
 
 
+class DeadlineInfeasible(JobsPlatformError):
+    code, status, title = "deadline_infeasible", 422, "The deadline cannot be met at the present drain."
+
+
 class RateLimited(JobsPlatformError):
     code, status, title = "rate_limited", 429, "Too many requests."
 

@@ -34,6 +34,7 @@ ROUTINE: Final = frozenset(
         "swept",
         "purged",
         "expired",
+        "refused",
     }
 )
 WORRYING: Final = frozenset(
@@ -49,6 +50,7 @@ WORRYING: Final = frozenset(
         "settle_refused",
         "settle_rejected",
         "worker_loop_failed",
+        "quota_warning",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.
@@ -85,7 +87,7 @@ def log(name: str, fields: dict[str, Any]) -> None:
 def measure(name: str, fields: dict[str, Any]) -> None:
     """Count the event, by outcome where it tells several. Labels are names of ours: few, for ever."""
     queue = str(fields.get("queue", ""))
-    led = {outcome: fields[outcome] for outcome in OUTCOMES if outcome in fields}
+    led: dict[str, Any] = {outcome: fields[outcome] for outcome in OUTCOMES if outcome in fields}
     for outcome, count in (led or {str(fields.get("outcome", "")): fields.get("count", 1)}).items():
         _counter.labels(name, queue, outcome).inc(count)
 

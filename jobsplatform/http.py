@@ -137,6 +137,9 @@ class Endpoint:
     query: ClassVar[Shape] = NOTHING
     needs_tenant: ClassVar[bool] = False  # a fleet token must name the tenant
     takes_idempotency_key: ClassVar[bool] = False
+    refusals: ClassVar[frozenset[int]] = (
+        frozenset()
+    )  # statuses that it may answer beside those of every route
     replies: ClassVar[Mapping[int, Schema]] = {}
 
     def check(self, call: Call) -> None:

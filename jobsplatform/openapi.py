@@ -23,6 +23,7 @@ REFUSALS: Final[Mapping[int, str]] = {
     409: "The state of the job, or of a key, forbids it.",
     413: "Too large.",
     415: "Not application/json in UTF-8.",
+    422: "The queue asks for it, and at the present drain the deadline cannot be met.",
     429: "A limit is reached; see Retry-After.",
     503: "Not available, or the outcome is unknown; see Retry-After.",
 }
@@ -118,7 +119,7 @@ def _responses(path: str, endpoint: Any, access: scopes.Access, registry: Compon
 
 
 def _possible(path: str, endpoint: Any, access: scopes.Access) -> set[int]:
-    possible = {400, 503}
+    possible = {400, 503, *endpoint.refusals}
     if not access.is_open:
         possible |= {401, 403}
     if "{" in path:

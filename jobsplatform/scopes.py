@@ -42,6 +42,7 @@ TABLE: Final[dict[str, Access]] = {
     "GET /v1/jobs/{job_id}": _any_of(READ, with_payload=(PRODUCE, REDRIVE)),
     "GET /v1/jobs/{job_id}/attempts": _any_of(READ),
     "GET /v1/jobs/{job_id}/result": _any_of(READ),
+    "GET /v1/jobs/{job_id}/why": _any_of(READ),
     "POST /v1/jobs/{job_id}/cancel": _any_of(PRODUCE),
     # workers
     "POST /v1/leases/claim": _any_of(WORK),

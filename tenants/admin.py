@@ -275,4 +275,4 @@ class AuditEntryAdmin(ShardAdmin):
 
 @admin.register(TenantState)
 class TenantStateAdmin(ShardAdmin):
-    list_display = ("tenant_id", "version", "weight", "is_paused", "max_running")
+    list_display = ("tenant_id", "version", "weight", "is_paused", "limits_running")

@@ -83,7 +83,12 @@ class Quota(models.Model):
     max_running = models.PositiveIntegerField(null=True, blank=True)
     max_depth = models.PositiveIntegerField(null=True, blank=True, help_text="Jobs that wait.")
     enqueue_rate_per_s = models.FloatField(null=True, blank=True)
-    enqueue_burst = models.PositiveIntegerField(null=True, blank=True)
+    enqueue_burst = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Needs a rate; empty: one second of it.",
+    )
     max_payload_bytes = models.PositiveIntegerField(null=True, blank=True)
     max_schedules = models.PositiveIntegerField(null=True, blank=True)
     weight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
@@ -115,13 +120,87 @@ class TenantState(models.Model):
     version = models.BigIntegerField()
     weight = models.IntegerField(default=1)
     is_paused = models.BooleanField(default=False)
-    max_running = models.IntegerField(null=True)
+    limits_running = models.BooleanField(default=False, help_text="Has limits on running jobs.")
     limits_intake = models.BooleanField(
         default=False, help_text="Its limits on intake must be asked at enqueue."
     )
 
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["tenant_id"], condition=models.Q(limits_running=True), name="tenantstate_limited_idx"
+            )
+        ]
+
     def __str__(self) -> str:
         return f"tenant {self.tenant_id}"
+
+
+class TenantLimit(models.Model):
+    """A quota as a shard's statements need it; pushed with TenantState."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(null=True, help_text="Null: over all bands.")
+    max_running = models.IntegerField(null=True)
+    weight = models.IntegerField(null=True)
+    max_depth = models.IntegerField(null=True)
+    enqueue_rate_per_s = models.FloatField(null=True)
+    enqueue_burst = models.IntegerField(null=True)
+    max_payload_bytes = models.IntegerField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id"], name="tenantlimit_claim_idx")]
+
+    def __str__(self) -> str:
+        return f"limit of tenant {self.tenant_id}"
+
+
+class Allowance(models.Model):
+    """What a shard has left of one limit on intake; the row's lock makes admissions under that limit one by one."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField(help_text="0: the limit of a queue, over all tenants.")
+    queue = models.CharField(max_length=64, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(help_text="-1: over all bands.")
+    tokens = models.FloatField(null=True, help_text="Of the enqueue rate, at `filled_at`; null: never used.")
+    filled_at = models.DateTimeField(null=True)
+    room = models.BigIntegerField(
+        null=True, help_text="Left below the depth when last counted, less what was reserved since."
+    )
+    counted_at = models.DateTimeField(null=True)
+    counted_for = models.BigIntegerField(null=True, help_text="The depth that the room was counted for.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "queue", "band"], name="allowance_once_per_scope")
+        ]
+
+    def __str__(self) -> str:
+        return f"allowance of tenant {self.tenant_id} in {self.queue or '*'}"
+
+
+class Reservation(models.Model):
+    """Places below a depth that an enqueue holds until its insert deletes this row, or upkeep does."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64)
+    band = models.SmallIntegerField()
+    jobs = models.IntegerField()
+    made_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(jobs__gte=1), name="reservation_of_something")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.jobs} places of tenant {self.tenant_id}"
 
 
 class AuditEntry(models.Model):

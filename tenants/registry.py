@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -11,8 +12,8 @@ from django.db.models import F
 
 from jobsplatform import database
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
-from tenants import admission, audit
-from tenants.models import Quota, Tenant, TenantState
+from tenants import audit
+from tenants.models import Quota, Tenant, TenantLimit, TenantState
 
 LIMITS: Final = (
     "max_running",
@@ -23,6 +24,8 @@ LIMITS: Final = (
     "max_schedules",
     "weight",
 )
+INTAKE: Final = ("max_depth", "enqueue_rate_per_s", "max_payload_bytes")  # any of them is asked at enqueue
+_PUSHED: Final = ("max_running", "weight", "enqueue_burst", *INTAKE)
 
 
 def create_tenant(slug: str, *, name: str = "", actor: str) -> Tenant:
@@ -130,28 +133,50 @@ def _clean(instance: Tenant | Quota) -> None:
 
 
 def push(tenant: Tenant) -> list[int]:
-    """Tell every shard what its claims must know of the tenant, never an older version over a newer.
+    """Tell every shard what its statements must know of the tenant, never an older version over a newer.
 
     Returns the numbers of shards that could not be reached.
     """
-    quota = Quota.objects.filter(tenant=tenant, queue="", band=None).first()
-    values = {
+    limits = _limits(tenant)
+    state = {
         "version": tenant.version,
-        "weight": (quota and quota.weight) or tenant.weight,
+        "weight": tenant.weight,
         "is_paused": tenant.is_paused,
-        "max_running": quota and quota.max_running,
-        "limits_intake": bool(admission.limits(tenant.pk)),
+        "limits_running": any(limit.max_running is not None for limit in limits),
+        "limits_intake": any(getattr(limit, name) is not None for limit in limits for name in INTAKE),
     }
     unreached = []
     for number, alias in database.aliases().items():
         try:
-            with transaction.atomic(using=alias):
-                rows = TenantState.objects.using(alias)
-                if not rows.filter(tenant_id=tenant.pk, version__lte=tenant.version).update(**values):
-                    rows.bulk_create([TenantState(tenant_id=tenant.pk, **values)], ignore_conflicts=True)
+            _tell(alias, tenant, state, limits)
         except (DatabaseError, JobsPlatformError):
             unreached.append(number)
     return unreached
+
+
+def _limits(tenant: Tenant) -> list[TenantLimit]:
+    """What the shards' statements must know of the tenant's quotas."""
+    quotas = Quota.objects.filter(tenant=tenant).exclude(**dict.fromkeys(_PUSHED))
+    return [
+        TenantLimit(
+            tenant_id=tenant.pk,
+            queue=quota.queue,
+            band=quota.band,
+            **{name: getattr(quota, name) for name in _PUSHED},
+        )
+        for quota in quotas
+    ]
+
+
+def _tell(alias: str, tenant: Tenant, state: Mapping[str, Any], limits: list[TenantLimit]) -> None:
+    with transaction.atomic(using=alias):
+        states = TenantState.objects.using(alias)
+        if not states.filter(tenant_id=tenant.pk, version__lte=tenant.version).update(**state):
+            made = states.bulk_create([TenantState(tenant_id=tenant.pk, **state)], ignore_conflicts=True)
+            if not made or states.filter(tenant_id=tenant.pk).exclude(version=tenant.version).exists():
+                return
+        TenantLimit.objects.using(alias).filter(tenant_id=tenant.pk).delete()
+        TenantLimit.objects.using(alias).bulk_create([copy(limit) for limit in limits])
 
 
 def _require_reached(unreached: list[int]) -> None:

@@ -655,7 +655,10 @@ class QueueAdmin(VerbAdmin):
                 )
             },
         ),
-        ("Sharing", {"fields": ("ageing_s", "reserved_share", "depth_limit", "age_objective_s")}),
+        (
+            "Sharing",
+            {"fields": ("ageing_s", "reserved_share", "depth_limit", "refuse_infeasible", "age_objective_s")},
+        ),
         ("Keeping", {"fields": ("key_window_s", "dedup_window_s", "retention_s")}),
     )
 

@@ -13,10 +13,11 @@ that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in t
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -24,12 +25,22 @@ import psycopg
 from jobqueue.ids import TOKEN_BYTES
 from jobqueue.limits import CLAIM_PROBES_MAX
 from jobqueue.policies import QueuePolicy
-from jobqueue.policy.plan import BandPolicy, Head, Policy, plan
+from jobqueue.policy.floor import Floor
+from jobqueue.policy.parts import Part, in_parts
+from jobqueue.policy.plan import plan, plan_strict, replay
+from jobqueue.policy.types import Head, Plan, State, Take, Turn
 from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, Unavailable, UnknownOutcome
 
-HEADS_MAX: Final = 4_096  # index entries that one claim reads, over all lanes
+ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
+HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes are seen beside its first
+
+NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
+NOTES_MAX: Final = 10_000
+
+_floors: dict[tuple[str, int, bytes], Floor] = {}
+_noted: dict[tuple[str, int, bytes], datetime] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +115,13 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
     taken: list[tuple[str, _Taken]] = []
+    call_hash = short_hash(
+        request.call_hash, scope.tenant_id
+    )  # a fleet token may act for one tenant, then another
     for alias in database.aliases().values():
         if len(taken) < request.limit:
             wanted = replace(request, limit=request.limit - len(taken))
-            rows = _claim_on(alias, wanted, request.call_hash, scope, now)
+            rows = _claim_on(alias, wanted, call_hash, scope, now)
             taken.extend((alias, row) for row in rows)
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
@@ -206,75 +220,237 @@ def _claim_from(
     scope: Scope,
     now: datetime | None,
 ) -> list[_Taken]:
-    """One claim transaction on one queue."""
-
-    def transaction(connection: psycopg.Connection[sql.Row]) -> list[_Taken]:
-        with connection.pipeline():
-            connection.execute(sql.BY_INDEX)
-            sql.send(connection, "jobqueue/claim_lock", {"queue_id": queue.id})
-            if request.claim_key is not None:
-                repeated = _repeat(alias, request.claim_key, call_hash, [queue.id], scope, now)
-                if repeated:
-                    return repeated
-            sql.send(connection, "jobqueue/claim_limits", {"queue_id": queue.id})
-            heads = sql.send(
-                connection, "jobqueue/claim_heads", _head_params(queue, request, scope, now)
-            ).fetchall()
-            planned = plan(_policy(queue), None, list(itertools.starmap(Head, heads)), request.limit).takes
-            if not planned:
-                return []
-            job_ids = [head.job_id for head in planned]
-            cursor = sql.send(
-                connection,
-                "jobqueue/claim_take",
-                _take_params(queue, request, call_hash, scope, now, job_ids),
-            )
-            order = {job_id: index for index, job_id in enumerate(job_ids)}
-            return sorted((_Taken(*row) for row in cursor.fetchall()), key=lambda row: order[row.job_id])
-
-    return sql.short_transaction(alias, transaction)
+    """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
+    claim = _QueueClaim(alias, queue, request, call_hash, scope, now)
+    key = (alias, queue.id, claim.claim_class)
+    _note(claim, key)
+    started, floor = in_parts(
+        claim.policy, _floors.get(key, Floor()), request.limit, claim.bands, claim.start
+    )
+    _floors[key] = floor
+    return [one.taken for one in started]
 
 
-def _policy(queue: QueuePolicy) -> Policy:
-    bands = [BandPolicy(band.name, band.weight, band.strict, band.bulk) for band in queue.bands]
-    return Policy(queue.version, bands)
+def _note(claim: _QueueClaim, key: tuple[str, int, bytes]) -> None:
+    """Leave word that somebody asks for this kind of work, unless this process has done so a moment ago."""
+    at = claim.now or datetime.now(UTC)
+    noted = _noted.get(key)
+    if noted is not None and abs((at - noted).total_seconds()) < NOTE_EVERY_S:
+        return
+    params = {"max_priority": claim.request.max_priority, "every_s": NOTE_EVERY_S, "now": claim.now}
+    scope = {"queue_id": claim.queue.id, "claim_class": claim.claim_class, **claim.asker}
+    sql.rows("jobqueue/claim_note", params | scope, alias=claim.alias)
+    if len(_noted) >= NOTES_MAX:
+        _noted.clear()
+    _noted[key] = at
 
 
-def _head_params(
-    queue: QueuePolicy, request: ClaimRequest, scope: Scope, now: datetime | None
-) -> dict[str, Any]:
-    return {
-        "queue_id": queue.id,
-        "kinds": None if request.kinds is None else list(request.kinds),
-        "max_priority": request.max_priority,
-        "tenant_id": scope.tenant_id,
-        "depth": request.limit,
-        "heads": HEADS_MAX,
-        "probes": CLAIM_PROBES_MAX,
-        "now": now,
-    }
+class _Started(NamedTuple):
+    """A lease that was made, and the plan's word for it (None: an earlier claim with this key made it)."""
+
+    taken: _Taken
+    take: Take | None
 
 
-def _take_params(
-    queue: QueuePolicy,
-    request: ClaimRequest,
-    call_hash: bytes,
-    scope: Scope,
-    now: datetime | None,
-    job_ids: Sequence[int],
-) -> dict[str, Any]:
-    return {
-        "job_ids": list(job_ids),
-        "queue_id": queue.id,
-        "token": secrets.token_bytes(TOKEN_BYTES),
-        "token_id": scope.token_id,
-        "worker": request.worker,
-        "claim_key": request.claim_key,
-        "claim_hash": None if request.claim_key is None else call_hash,
-        "lease_s": request.lease_s,
-        "prefetch": request.prefetch,
-        "now": now,
-    }
+class _QueueClaim:
+    """One claim of one queue on one shard: what its transactions share."""
+
+    def __init__(
+        self,
+        alias: str,
+        queue: QueuePolicy,
+        request: ClaimRequest,
+        call_hash: bytes,
+        scope: Scope,
+        now: datetime | None,
+    ) -> None:
+        self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
+        self.scope, self.now = scope, now
+        self.policy = queue.drawn()
+        last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
+        self.bands = range(min(last, len(queue.bands)))
+        strict, bulk = self.policy.strict_bands, self.policy.bulk_bands
+        self.bands_of = {
+            Part.STRICT: [band for band in self.bands if band in strict],
+            Part.WEIGHTED: [band for band in self.bands if band not in strict],
+            Part.FLOOR: [band for band in self.bands if band in bulk],
+        }
+        kinds = None if request.kinds is None else sorted(request.kinds)
+        self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
+
+    def start(self, part: Part, limit: int) -> list[_Started]:
+        """Up to `limit` leases of one part of the bands, in a transaction of its own."""
+        bands = self.bands_of[part]
+        if not bands or (part is not Part.WEIGHTED and not self._has_work(bands)):
+            return []
+        return sql.short_transaction(
+            self.alias, lambda connection: _Transaction(self, connection, part, bands).run(limit)
+        )
+
+    def _has_work(self, bands: Sequence[int]) -> bool:
+        params = {"queue_id": self.queue.id, "bands": list(bands), **self.asker}
+        return bool(sql.rows("jobqueue/claim_peek", params, alias=self.alias)[0][0])
+
+    @property
+    def asker(self) -> dict[str, Any]:
+        kinds = None if self.request.kinds is None else list(self.request.kinds)
+        return {"kinds": kinds, "tenant_id": self.scope.tenant_id}
+
+
+class _Transaction:
+    """One claim transaction: a part of one queue's bands, planned under its lock."""
+
+    def __init__(
+        self,
+        claim: _QueueClaim,
+        connection: psycopg.Connection[sql.Row],
+        part: Part,
+        bands: Sequence[int],
+    ) -> None:
+        self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.key = {
+            "queue_id": claim.queue.id,
+            "claim_class": claim.claim_class,
+            "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
+        }
+
+    def run(self, limit: int) -> list[_Started]:
+        self.connection.execute(sql.BY_INDEX)
+        self._send("claim_lock", self.key)
+        repeated = self._repeated()
+        if repeated:
+            return [_Started(row, None) for row in repeated]
+        limits = self._send("claim_limits", self.key)
+        heads = self._send("claim_heads", self._head_params(limit, None))
+        _, state = limits.fetchall()[0]
+        return self._rounds(limit, State.from_json(state), heads.fetchall())
+
+    def _rounds(self, limit: int, state: State, rows: list[sql.Row]) -> list[_Started]:
+        """Take what is planned; another round for what is missing, from where the walk stopped."""
+        taken: list[_Started] = []
+        for round_ in range(ROUNDS_MAX):
+            planned = self._plan(limit - len(taken), state, rows)
+            if planned.takes:
+                got, state = self._take(planned, state)
+                taken.extend(got)
+            if len(taken) == limit or round_ == ROUNDS_MAX - 1:
+                break
+            moved = self._walked_on(state) if not planned.takes else state
+            if moved is None:
+                break
+            state = moved
+            rows = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
+        return taken
+
+    def _plan(self, limit: int, state: State, rows: list[sql.Row]) -> Plan:
+        heads = [head_of(row) for row in rows]
+        policy = self.claim.policy
+        if self.part is Part.STRICT:
+            return plan_strict(policy, state, heads, limit)
+        now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
+        return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+
+    def _take(self, planned: Plan, state: State) -> tuple[list[_Started], State]:
+        """Move the tickets, and remember the state after those that were really moved."""
+        cursor = self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+        got = {row[0]: _Taken(*row) for row in cursor.fetchall()}
+        started = [_Started(got[take.head.job_id], take) for take in planned.takes if take.head.job_id in got]
+        after = planned.state
+        if len(started) < len(planned.takes):
+            after = replay(self.claim.policy, state, [take for _, take in started if take is not None])
+            self._remember(after)
+        return started, after
+
+    def _walked_on(self, state: State) -> State | None:
+        """The state after a walk that met only lanes without work; None when it met all there are."""
+        params = {
+            **self.key,
+            "bands": list(self.bands),
+            "after": self._after(state),
+            "probes": CLAIM_PROBES_MAX,
+        }
+        tenants = dict(state.tenants)
+        for band, lanes, last in self._send("claim_walked", params).fetchall():
+            if lanes >= CLAIM_PROBES_MAX:
+                tenants[band] = Turn(last, 0)
+        if tenants == state.tenants:
+            return None
+        moved = replace(state, tenants=tenants)
+        self._remember(moved)
+        return moved
+
+    def _repeated(self) -> list[_Taken]:
+        request = self.claim.request
+        if request.claim_key is None:
+            return []
+        queue_ids = [self.claim.queue.id]
+        return _repeat(
+            self.claim.alias,
+            request.claim_key,
+            self.claim.call_hash,
+            queue_ids,
+            self.claim.scope,
+            self.claim.now,
+        )
+
+    def _remember(self, state: State) -> None:
+        self._send("claim_remember", self._memory(state))
+
+    def _memory(self, state: State) -> dict[str, Any]:
+        version = self.claim.policy.version
+        return self.key | {"policy_version": version, "state": json.dumps(state.to_json())}
+
+    def _after(self, state: State) -> list[int]:
+        """Where the walk of each band begins: at the tenant whose turn goes on, or behind it."""
+        turns = [state.tenants.get(band) for band in self.bands]
+        return [0 if turn is None else turn.key + (turn.left == 0) for turn in turns]
+
+    def _send(self, verb: str, params: dict[str, Any]) -> psycopg.Cursor[sql.Row]:
+        return sql.send(self.connection, f"jobqueue/{verb}", params)
+
+    def _head_params(self, wanted: int, state: State | None) -> dict[str, Any]:
+        return {
+            **self.key,
+            **self.claim.asker,
+            "bands": list(self.bands),
+            "after": None if state is None else self._after(state),
+            "wanted": wanted,
+            "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
+            "probes": CLAIM_PROBES_MAX,
+            "is_costed": self.claim.policy.is_costed,
+            "now": self.claim.now,
+        }
+
+    def _take_params(self, planned: Plan) -> dict[str, Any]:
+        takes = planned.takes
+        request, is_costed = self.claim.request, self.claim.policy.is_costed
+        return {
+            "job_ids": [take.head.job_id for take in takes],
+            "chosen": [take.chosen.value for take in takes],
+            "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
+            "moves_s": [take.moved_s for take in takes] if is_costed else None,
+            "token": secrets.token_bytes(TOKEN_BYTES),
+            "token_id": self.claim.scope.token_id,
+            "worker": request.worker,
+            "claim_key": request.claim_key,
+            "claim_hash": None if request.claim_key is None else self.claim.call_hash,
+            "lease_s": request.lease_s,
+            "prefetch": request.prefetch,
+            "now": self.claim.now,
+        }
+
+
+def head_of(row: sql.Row) -> Head:
+    """A row of `claim_heads`."""
+    lane_id, band, tenant_id, kind, limits, lefts, *rest = row
+    rooms = tuple(zip(limits, lefts, strict=True)) if limits else ()
+    return Head(lane_id, band, tenant_id, kind, rooms, *rest)
+
+
+def forget() -> None:
+    """Drop what this process remembers of its claims."""
+    _floors.clear()
+    _noted.clear()
 
 
 def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import content, lanes, policies
+from jobqueue import admitting, content, lanes, policies
 from jobqueue.ids import format_id
 from jobqueue.lanes import LaneKey
 from jobqueue.policies import QueuePolicy
 from jobsplatform import database, sql
 from jobsplatform.errors import DeadlineInPast, Invalid, JobsPlatformError, RequestKeyConflict, Unavailable
-from tenants import admission
+from tenants.admission import Ask
 
 UNADMITTED: Final = "unadmitted"  # the statement's word for a tenant whose limits must be asked first
 REREADS_MAX: Final = 5  # of a key that a concurrent request is taking or a purge is freeing
@@ -46,6 +46,11 @@ class NewJob:
     @property
     def lane(self) -> LaneKey:
         return LaneKey(self.queue.id, self.priority, self.tenant_id, self.kind, self.dependency or "")
+
+    @property
+    def ask(self) -> Ask:
+        """What limits on intake must know of it."""
+        return Ask(self.tenant_id, self.queue.name, self.priority, len((self.payload or "").encode()))
 
     @property
     def identity(self) -> tuple[int, int, int, str]:
@@ -82,8 +87,8 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
     """Store `jobs`, each alone, and answer in their order.
 
     Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid (due after the
-    deadline), QuotaExceeded (never for a replay), Unavailable (intake paused). Raises UnknownOutcome when the commit's
-    fate is not known.
+    deadline), DeadlineInfeasible, QuotaExceeded, RateLimited and QueueFull (never for a replay), Unavailable (intake
+    paused). Raises UnknownOutcome when the commit's fate is not known.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
     firsts: dict[tuple[int, int, int, str], int] = {}
@@ -143,31 +148,40 @@ class _Intake:
         self.batch, self.alias, self.now = batch, alias, now
         self.answers: dict[int, Outcome] = {}
         self.refused: dict[int, JobsPlatformError] = {}  # until a key says that it is a replay
-        self.unadmitted: list[int] = []
+        self.unadmitted: dict[int, datetime | None] = {}  # and the deadline, where the queue checks it
+        self.tickets: dict[int, admitting.Ticket] = {}
 
     def run(self) -> list[Outcome]:
-        is_admitted = False
+        try:
+            self._rounds()
+        except JobsPlatformError as error:
+            if not self.answers:
+                raise
+            self.refused.update(dict.fromkeys(self._open(), error))  # the others are stored, and must hear so
+        missing = Unavailable("The request key is being taken; repeat.")
+        return [self.answers.get(i) or self.refused.get(i, missing) for i in range(len(self.batch))]
+
+    def _rounds(self) -> None:
         for _ in range(REREADS_MAX):
-            self._store(is_admitted=is_admitted)
+            self._store()
             self._read_back()
             if self.unadmitted:
                 self._admit()
-                is_admitted = True
             elif self._open():
                 _heal(self.batch[i][0] for i in self._open())
             if not self._open():
                 break
-        missing = Unavailable("The request key is being taken; repeat.")
-        return [self.answers.get(i) or self.refused.get(i, missing) for i in range(len(self.batch))]
 
     def _open(self) -> list[int]:
         return [i for i in range(len(self.batch)) if i not in self.answers and i not in self.refused]
 
-    def _store(self, *, is_admitted: bool) -> None:
+    def _store(self) -> None:
         """Run the statement on what is open. Who is missing in its rows lost its key, or its lane is gone."""
         asked = self._open()
-        self.unadmitted = []
-        params = _params([self.batch[i] for i in asked], self.alias, self.now) | {"is_admitted": is_admitted}
+        self.unadmitted = {}
+        tickets, self.tickets = self.tickets, {}  # each is good for one statement
+        held = {i: ticket.reservation for i, ticket in tickets.items()}
+        params = _params([self.batch[i] for i in asked], [held.get(i) for i in asked], self.alias, self.now)
         for ord_, job_id, refusal, *stored in sql.rows(
             "jobqueue/enqueue", params, alias=self.alias, writes=True
         ):
@@ -175,13 +189,17 @@ class _Intake:
             if refusal is None:
                 self.answers[index] = Accepted(job_id, stored=Stored(*stored))
             elif refusal == UNADMITTED:
-                self.unadmitted.append(index)
+                self.unadmitted[index] = stored[2]
             else:
                 self.refused[index] = _REFUSALS[refusal]()
+        admitting.give_back(
+            (ticket for i, ticket in tickets.items() if i not in self.answers), alias=self.alias
+        )
 
-    def _read_back(self) -> None:
+    def _read_back(self, among: Iterable[int] | None = None) -> None:
         """Answer those whose keys are held by earlier requests."""
-        lost = [i for i in range(len(self.batch)) if i not in self.answers and self.batch[i][1] is not None]
+        looked_at = range(len(self.batch)) if among is None else among
+        lost = [i for i in looked_at if i not in self.answers and self.batch[i][1] is not None]
         if not lost:
             return
         columns = list(zip(*(self.batch[i][0].identity for i in lost), strict=True))
@@ -192,36 +210,26 @@ class _Intake:
             self.answers[index] = Accepted(job_id, replayed=True) if same else _conflict(job_id)
 
     def _admit(self) -> None:
-        """Ask the limits of tenants that have some; replays were answered before."""
-        asking = [i for i in self.unadmitted if i not in self.answers]
-        verdicts = _not_admitted([self.batch[i][0] for i in asking], self.alias)
-        self.refused.update({asking[position]: error for position, error in verdicts.items()})
+        """Ask the limits of those that have some; replays were answered before, and are looked for once more."""
+        self._refuse_infeasible()
+        asking = [i for i in self.unadmitted if i not in self.answers and i not in self.refused]
+        asks = [self.batch[i][0].ask for i in asking]
+        verdicts = admitting.admit(asks, alias=self.alias, now=self.now) if asks else []
+        for index, verdict in zip(asking, verdicts, strict=True):
+            if isinstance(verdict, JobsPlatformError):
+                self.refused[index] = verdict
+            else:
+                self.tickets[index] = verdict
+        if self.refused:
+            self._read_back(self.refused)
 
-
-def _not_admitted(jobs: Sequence[NewJob], alias: str) -> dict[int, JobsPlatformError]:
-    """Position → why the tenant's quotas keep a job out."""
-    refused: dict[int, JobsPlatformError] = {}
-    queue_ids = {job.queue.name: job.queue.id for job in jobs}
-    for tenant_id in {job.tenant_id for job in jobs}:
-        positions = [i for i, job in enumerate(jobs) if job.tenant_id == tenant_id]
-
-        def count(queue: str, band: int | None, bound: int, tenant_id: int = tenant_id) -> int:
-            queue_id = queue_ids.get(queue)
-            params = {"tenant_id": tenant_id, "queue_id": queue_id, "priority": band, "bound": bound}
-            return (
-                0
-                if queue and queue_id is None
-                else int(sql.rows("jobqueue/waiting_count", params, alias=alias)[0][0])
-            )
-
-        asks = [admission.Ask(jobs[i].queue.name, jobs[i].priority, _size(jobs[i])) for i in positions]
-        verdicts = admission.refusals(tenant_id, asks, count)
-        refused.update({i: error for i, error in zip(positions, verdicts, strict=True) if error is not None})
-    return refused
-
-
-def _size(job: NewJob) -> int:
-    return len((job.payload or "").encode())
+    def _refuse_infeasible(self) -> None:
+        checked = {i: at for i, at in self.unadmitted.items() if at is not None and i not in self.answers}
+        asks = [(self.batch[i][0].ask, at) for i, at in checked.items()]
+        refusals = admitting.infeasible(asks, alias=self.alias, now=self.now)
+        self.refused.update(
+            {i: error for i, error in zip(checked, refusals, strict=True) if error is not None}
+        )
 
 
 def _heal(jobs: Iterable[NewJob]) -> None:
@@ -231,7 +239,12 @@ def _heal(jobs: Iterable[NewJob]) -> None:
         policies.push_by_name(name)
 
 
-def _params(batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None) -> dict[str, Any]:
+def _params(
+    batch: Sequence[tuple[NewJob, bytes | None]],
+    reservations: Sequence[int | None],
+    alias: str,
+    now: datetime | None,
+) -> dict[str, Any]:
     jobs = [job for job, _ in batch]
     lane_of = lanes.lane_ids({job.lane for job in jobs}, alias=alias, now=now)
     columns: dict[str, list[Any]] = {
@@ -246,6 +259,7 @@ def _params(batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datet
         "expiries_s": [job.expires_in_s for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "traceparents": [job.traceparent for job in jobs],
+        "reservations": list(reservations),
     }
     packed = {name: None if all(v is None for v in values) else values for name, values in columns.items()}
     return packed | {"lane_ids": [lane_of[job.lane] for job in jobs], "now": now}

@@ -6,14 +6,18 @@ ids as plain integers and have no foreign keys, so that a hot path never locks a
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from jobqueue.policy.types import Chosen
 from jobqueue.states import AttemptOutcome, ResultOutcome, WaitReason
 from jobsplatform.database import SHARD
 
+COST_MODELS = [("unit", "unit"), ("service_time", "service time")]
+CHOSEN = [(word.value, word.value) for word in Chosen]  # why a start was chosen
 NAME = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,63}\Z", "Lower-case letters, digits, dot, hyphen, underscore; up to 64."
 )
@@ -41,20 +45,52 @@ class Queue(models.Model):
     retry_budget_share = models.FloatField(default=0.2, validators=between(0, 10))
     retry_budget_window_s = models.IntegerField(default=60, validators=between(1, 3_600))
     retry_budget_burst = models.IntegerField(default=100, validators=between(0, 1_000_000))
+    cost_model = models.CharField(max_length=12, default="unit", choices=COST_MODELS)
     ageing_s = models.IntegerField(null=True, blank=True, validators=between(1, 604_800))
     reserved_share = models.FloatField(default=0.05, validators=between(0, 0.5))
     depth_limit = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    refuse_infeasible = models.BooleanField(
+        default=False, help_text="Refuse a job whose deadline the present drain cannot meet."
+    )
     dedup_window_s = models.IntegerField(default=600, validators=between(60, 2_592_000))
     key_window_s = models.IntegerField(default=1_209_600, validators=between(60, 2_592_000))
     retention_s = models.IntegerField(default=2_592_000, validators=[MinValueValidator(3_600)])
     age_objective_s = models.JSONField(null=True, blank=True, help_text="Band name to seconds.")
     is_dispatch_paused = models.BooleanField(default=False)
     is_intake_paused = models.BooleanField(default=False)
+    policy_number = models.PositiveIntegerField(
+        default=0, editable=False, help_text="The PolicyVersion that is in force."
+    )
+    trial_number = models.PositiveIntegerField(
+        null=True, editable=False, help_text="The PolicyVersion that a share of claims uses."
+    )
+    trial_share = models.FloatField(default=0, editable=False)
     version = models.BigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     def __str__(self) -> str:
         return self.name
+
+
+class PolicyVersion(models.Model):
+    """How a queue shared its starts, who wanted it so, and since when. Leases and attempts name its number."""
+
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="policy_versions")
+    number = models.PositiveIntegerField()
+    bands = models.JSONField()
+    reserved_share = models.FloatField()
+    ageing_s = models.IntegerField(null=True)
+    cost_model = models.CharField(max_length=12, choices=COST_MODELS)
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    in_force_from = models.DateTimeField(null=True, help_text="Null: it was only tried by a share of claims.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "number"], name="policyversion_once")]
+
+    def __str__(self) -> str:
+        return f"policy {self.number} of {self.queue_id}"
 
 
 class IdSpace(models.Model):
@@ -97,6 +133,8 @@ class PolicyRow(models.Model):
     key_window_s = models.IntegerField()
     dedup_window_s = models.IntegerField()
     retention_s = models.IntegerField()
+    depth_limit = models.BigIntegerField(null=True)
+    refuse_infeasible = models.BooleanField()
     is_dispatch_paused = models.BooleanField()
     is_intake_paused = models.BooleanField()
 
@@ -193,6 +231,7 @@ class Lane(models.Model):
     dependency = models.CharField(max_length=64, default="", blank=True)
     is_active = models.BooleanField(default=True)
     low = models.DateTimeField(help_text="No fresh ready row of this lane has an older position.")
+    mean_ms = models.FloatField(null=True, help_text="Running mean of its attempts' service time.")
     used_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -204,7 +243,8 @@ class Lane(models.Model):
         indexes = [
             models.Index(
                 fields=["queue_id", "priority"], condition=Q(is_active=True), name="lane_active_claim_idx"
-            )
+            ),
+            models.Index(fields=["tenant_id", "queue_id", "priority"], name="lane_tenant_count_idx"),
         ]
 
     def __str__(self) -> str:
@@ -252,6 +292,7 @@ class ScheduledJob(Ticket):
     class Meta:
         indexes = [
             models.Index(fields=["due_at"], name="scheduled_due_promote_idx"),
+            models.Index(fields=["lane_id"], name="scheduled_waiting_count_idx"),
             models.Index(
                 fields=["deadline"], condition=Q(deadline__isnull=False), name="scheduled_expire_idx"
             ),
@@ -291,10 +332,14 @@ class Lease(Ticket):
     claimed_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     max_run_at = models.DateTimeField()
+    policy_version = models.BigIntegerField(help_text="The version of the queue's policy that chose it.")
+    chosen = models.CharField(max_length=6, choices=CHOSEN)
+    charged_ms = models.FloatField(null=True, help_text="What its tenant was charged at the start.")
 
     class Meta:
         indexes = [
             models.Index(fields=["expires_at"], name="lease_expiry_reap_idx"),
+            models.Index(fields=["lane_id"], name="lease_running_count_idx"),
             models.Index(
                 fields=["claim_key", "token_id"],
                 condition=Q(claim_key__isnull=False),
@@ -327,6 +372,8 @@ class Attempt(models.Model):
     ended_at = models.DateTimeField()
     next_at = models.DateTimeField(null=True)
     service_ms = models.BigIntegerField()
+    policy_version = models.BigIntegerField()
+    chosen = models.CharField(max_length=6, choices=CHOSEN)
     outcome = models.CharField(max_length=10, choices=AttemptOutcome)
     led_to = models.CharField(max_length=10)
     reason = models.CharField(max_length=20, null=True)
@@ -392,6 +439,53 @@ class SchedulerState(models.Model):
 
     def __str__(self) -> str:
         return f"state {self.pk} of queue {self.queue_id}"
+
+
+class ClaimClass(models.Model):
+    """What claims of one class ask for, and when they last asked: how the platform knows of capable workers."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("queue_id", "claim_class")
+    queue_id = models.BigIntegerField()
+    claim_class = models.BinaryField(max_length=16)
+    tenant_id = models.BigIntegerField(null=True, help_text="Claims of one tenant alone.")
+    kinds = ArrayField(models.CharField(max_length=64), null=True, help_text="Null: any kind.")
+    max_priority = models.SmallIntegerField(null=True)
+    seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"claims of queue {self.queue_id}"
+
+
+class ServiceDelta(models.Model):
+    """What a tenant was charged at a start, or settled at an end, in a queue that counts service time. Insert-only."""
+
+    placement = SHARD
+
+    queue_id = models.BigIntegerField()
+    tenant_id = models.BigIntegerField()
+    moved_s = models.FloatField()
+
+    class Meta:
+        indexes = [models.Index(fields=["queue_id", "tenant_id"], name="servicedelta_claim_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.moved_s:+} s of tenant {self.tenant_id}"
+
+
+class TenantService(models.Model):
+    """The folded service of a tenant in a queue, in seconds divided by its weight."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("queue_id", "tenant_id")
+    queue_id = models.BigIntegerField()
+    tenant_id = models.BigIntegerField()
+    served_s = models.FloatField()
+
+    def __str__(self) -> str:
+        return f"{self.served_s} s of tenant {self.tenant_id}"
 
 
 class LaneDelta(models.Model):

@@ -2,25 +2,38 @@
 
 The control database owns a `Queue`; each shard has the newest version that it was told (`PolicyRow`), which the
 statements read. So a change holds on a shard from the moment its push commits there.
+
+How a queue shares its starts is a numbered `PolicyVersion`, named by every lease and attempt. A version is in force,
+or on trial: a share of claims uses it, until it is rolled out in full or taken back. Names and order of the bands are
+the queue's for ever, because jobs wait in them: so every version can be returned to.
 """
 
 from __future__ import annotations
 
+import math
+import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
-from django.db.models import F
+from django.db.models import F, Max
+from django.db.models.functions import Now
 
-from jobqueue.models import PolicyRow, Queue
+from jobqueue.models import PolicyRow, PolicyVersion, Queue
+from jobqueue.policy.types import BandPolicy, Policy
 from jobqueue.types import Scope
 from jobsplatform import database
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 
+BANDS_MAX: Final = 100
+BAND_NAME_CHARS_MAX: Final = 64
+WEIGHT_MAX: Final = 1_000_000
+VERSIONED: Final = ("bands", "reserved_share", "ageing_s", "cost_model")  # what a PolicyVersion says
 CACHE_SECONDS: Final = 5.0  # the contract's bound for changes; absent names are never remembered
 
 
@@ -50,7 +63,15 @@ PRESETS: Final[Mapping[str, tuple[tuple[Band, ...], int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A version of the policy that a share of claims uses (0 to 1)."""
+
+    scheduling: Policy
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueuePolicy:
     """A queue as the verbs use it. Times in seconds."""
 
@@ -71,8 +92,30 @@ class QueuePolicy:
     key_window_s: int
     dedup_window_s: int
     retention_s: int
+    reserved_share: float
+    ageing_s: int | None
+    cost_model: str
+    policy_number: int
     is_intake_paused: bool
     is_dispatch_paused: bool
+    trial: Trial | None = None
+
+    @cached_property
+    def scheduling(self) -> Policy:
+        """The policy that is in force."""
+        return Policy(
+            self.policy_number,
+            [BandPolicy(**asdict(band)) for band in self.bands],
+            reserved_share=self.reserved_share,
+            ageing_s=self.ageing_s,
+            cost_model=self.cost_model,
+        )
+
+    def drawn(self) -> Policy:
+        """The policy of one claim: mostly the one in force, at random the one on trial."""
+        if self.trial is not None and random.random() < self.trial.share:
+            return self.trial.scheduling
+        return self.scheduling
 
     def priority(self, asked: int | str | None) -> int:
         """The index of a band asked for by index or name. Raises Invalid at /priority for one it does not have."""
@@ -90,13 +133,14 @@ class QueuePolicy:
         )
 
 
-_POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands")]
+_POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands", "trial")]
 _PUSHED_FIELDS = [field.name for field in PolicyRow._meta.concrete_fields if field.name != "queue_id"]
 SETTABLE = frozenset(
     field.name
     for field in Queue._meta.concrete_fields
-    if field.name not in ("id", "name", "preset", "bands", "version", "created_at", "default_priority")
+    if field.name not in ("id", "name", "preset", "bands", "default_priority")
     and not field.name.startswith("is_")
+    and field.editable
 )
 
 _cache: dict[str, tuple[float, QueuePolicy]] = {}
@@ -105,7 +149,25 @@ _names: dict[int, str] = {}
 
 def _policy(queue: Queue) -> QueuePolicy:
     values = {name: getattr(queue, name) for name in _POLICY_FIELDS}
-    return QueuePolicy(id=queue.pk, bands=tuple(Band(**band) for band in queue.bands), **values)
+    policy = QueuePolicy(id=queue.pk, bands=tuple(Band(**band) for band in queue.bands), **values)
+    return replace(policy, trial=_trial(queue))
+
+
+def _version_on_trial(queue: Queue) -> PolicyVersion | None:
+    if queue.trial_number is None:
+        return None
+    return PolicyVersion.objects.filter(queue=queue, number=queue.trial_number).first()
+
+
+def _trial(queue: Queue) -> Trial | None:
+    version = _version_on_trial(queue)
+    if version is None:
+        return None
+    bands = [BandPolicy(**band) for band in version.bands]
+    return Trial(
+        Policy(version.number, bands, version.reserved_share, version.ageing_s, version.cost_model),
+        queue.trial_share,
+    )
 
 
 # Reading
@@ -162,11 +224,13 @@ def create_queue(
     if preset not in PRESETS:
         raise Invalid.at("/preset", f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
     bands, default_priority = PRESETS[preset]
-    described = [{"name": b.name, "weight": b.weight, "strict": b.strict, "bulk": b.bulk} for b in bands]
+    described = [asdict(band) for band in bands]
     queue = Queue(name=name, preset=preset, bands=described, default_priority=default_priority)
     _assign(queue, settings or {})
     with transaction.atomic():
         queue.save(force_insert=True)
+        _put_in_force(queue, _new_version(queue, actor, ""))
+        queue.save()
         audit.record(
             "queue.create", f"queue:{name}", actor=actor, details={"preset": preset, **(settings or {})}
         )
@@ -175,11 +239,16 @@ def create_queue(
 
 
 def change_queue(name: str, settings: Mapping[str, Any], *, actor: str, reason: str = "") -> QueuePolicy:
-    """Change settings of a queue; from then on each shard that was reached uses them. Raises NotFound, Invalid."""
+    """Change settings of a queue; from then on each shard that was reached uses them. Raises NotFound, Invalid.
+
+    Settings of its policy make a new version, which is in force at once.
+    """
     with transaction.atomic():
         queue = _locked(name)
         before = {key: getattr(queue, key, None) for key in settings}
         _assign(queue, settings)
+        if any(before[key] != getattr(queue, key) for key in VERSIONED if key in before):
+            _put_in_force(queue, _new_version(queue, actor, reason))
         _save(queue)
         details = {"before": before, "after": dict(settings)}
         audit.record("queue.change", f"queue:{name}", actor=actor, reason=reason, details=details)
@@ -230,6 +299,11 @@ def _assign(queue: Queue, settings: Mapping[str, Any]) -> None:
         )
     for key, value in settings.items():
         setattr(queue, key, value)
+    _clean(queue)
+
+
+def _clean(queue: Queue) -> None:
+    """Raises Invalid naming each setting that is out of its bounds."""
     try:
         queue.full_clean()
     except ValidationError as error:
@@ -239,6 +313,171 @@ def _assign(queue: Queue, settings: Mapping[str, Any]) -> None:
                 for key, texts in error.message_dict.items()
             ]
         ) from error
+
+
+# Versions of the policy
+
+
+def set_policy(
+    name: str, changes: Mapping[str, Any], *, share: float = 1, actor: str, reason: str = ""
+) -> PolicyVersion:
+    """Make the next version of a queue's policy: the one in force with `changes` of `VERSIONED` (bands: all of them).
+
+    `share` of claims use it (0 to 1); at 1 it is in force. A version on trial is given up. Raises NotFound, Invalid.
+    """
+    _check_share(share)
+    with transaction.atomic():
+        queue = _locked(name)
+        wanted = _wanted(queue, changes)
+        version = _new_version(wanted, actor, reason)
+        if share == 1:
+            _put_in_force(queue, version)
+        else:
+            queue.trial_number, queue.trial_share = version.number, share
+        _save(queue)
+        _record("policy.set", queue, version.number, actor, reason, share=share, **_content(version))
+    return _told(queue, version)
+
+
+def roll_out(name: str, share: float, *, actor: str, reason: str = "") -> PolicyVersion:
+    """Let `share` of claims use the version on trial; 1 puts it in force. Raises NotFound, Invalid."""
+    _check_share(share)
+    with transaction.atomic():
+        queue = _locked(name)
+        version = _version_on_trial(queue)
+        if version is None:
+            raise Invalid.at("/share", f"Queue {name} has no version on trial.")
+        before = queue.trial_share
+        if share == 1:
+            _put_in_force(queue, version)
+        else:
+            queue.trial_share = share
+        _save(queue)
+        _record("policy.roll_out", queue, version.number, actor, reason, before=before, share=share)
+    return _told(queue, version)
+
+
+def return_policy(name: str, *, actor: str, reason: str = "") -> PolicyVersion:
+    """Give up the version on trial; without one, return to what was in force before (as a new version).
+
+    So a second return undoes the first. Returns the version in force. Raises NotFound, Invalid when there is no
+    earlier one.
+    """
+    with transaction.atomic():
+        queue = _locked(name)
+        versions = PolicyVersion.objects.filter(queue=queue)
+        left = queue.trial_number or queue.policy_number
+        if queue.trial_number is not None:
+            queue.trial_number, queue.trial_share = None, 0
+            version = versions.get(number=queue.policy_number)
+        else:
+            earlier = versions.filter(number__lt=queue.policy_number, in_force_from__isnull=False)
+            before = earlier.order_by("-number").first()
+            if before is None:
+                raise Invalid.at("", f"Queue {name} has had no other policy.")
+            version = _new_version(_assigned(queue, _content(before)), actor, reason)
+            _put_in_force(queue, version)
+        _save(queue)
+        _record("policy.return", queue, version.number, actor, reason, left=left)
+    return _told(queue, version)
+
+
+def versions(name: str, limit: int = 50) -> list[PolicyVersion]:
+    """The newest versions of a queue's policy, newest first. Raises NotFound."""
+    found = PolicyVersion.objects.filter(queue_id=by_name(name).id)
+    return list(found.order_by("-number")[:limit])
+
+
+def _wanted(queue: Queue, changes: Mapping[str, Any]) -> Queue:
+    """The queue as `changes` would have it, not saved. Raises Invalid."""
+    unknown = [key for key in changes if key not in VERSIONED]
+    if unknown:
+        raise Invalid.at(f"/{unknown[0]}", f"A policy has {', '.join(VERSIONED)}, not {unknown[0]}.")
+    values = dict(changes)
+    if "bands" in values:
+        values["bands"] = [asdict(band) for band in values["bands"]]
+        _check_bands(changes["bands"], [band["name"] for band in queue.bands])
+    wanted = _assigned(queue, values)
+    _clean(wanted)
+    return wanted
+
+
+def _assigned(queue: Queue, values: Mapping[str, Any]) -> Queue:
+    """A copy of the queue with these values."""
+    copied = Queue(**{field.attname: getattr(queue, field.attname) for field in Queue._meta.concrete_fields})
+    copied._state.adding = False  # a check of its name must not meet the queue itself
+    for key, value in values.items():
+        setattr(copied, key, value)
+    return copied
+
+
+def _content(version: PolicyVersion) -> dict[str, Any]:
+    return {key: getattr(version, key) for key in VERSIONED}
+
+
+def _new_version(queue: Queue, actor: str, reason: str) -> PolicyVersion:
+    """The next version, as the queue's settings say. Its queue is locked or not yet seen by others."""
+    last = PolicyVersion.objects.filter(queue_id=queue.pk).aggregate(last=Max("number"))["last"] or 0
+    values = {key: getattr(queue, key) for key in VERSIONED}
+    return PolicyVersion.objects.create(
+        queue_id=queue.pk, number=last + 1, actor=actor, reason=reason, **values
+    )
+
+
+def _put_in_force(queue: Queue, version: PolicyVersion) -> None:
+    """From now on every claim uses this version; the caller saves the queue."""
+    for key, value in _content(version).items():
+        setattr(queue, key, value)
+    queue.policy_number, queue.trial_number, queue.trial_share = version.number, None, 0
+    version.in_force_from = Now()
+    version.save(update_fields=["in_force_from"])
+    version.refresh_from_db()
+
+
+def _check_share(share: float) -> None:
+    if isinstance(share, bool) or not math.isfinite(share) or not 0 <= share <= 1:
+        raise Invalid.at("/share", "The share of claims is a number from 0 to 1.")
+
+
+def _check_bands(bands: Sequence[Band], names: list[str]) -> None:
+    """Raises Invalid naming each band that cannot be, and bands that are not the queue's."""
+    faults = [
+        FieldError(f"/bands/{index}", "invalid", fault)
+        for index, band in enumerate(bands)
+        if (fault := _band_fault(band, bands[:index])) is not None
+    ]
+    if not faults and [band.name for band in bands] != names:
+        text = f"The bands of a queue stay, in their order: {', '.join(names)}."
+        faults = [FieldError("/bands", "invalid", text)]
+    if faults or len(bands) > BANDS_MAX:
+        raise Invalid(errors=faults or [FieldError("/bands", "length", f"More than {BANDS_MAX} bands.")])
+
+
+def _band_fault(band: Band, before: Sequence[Band]) -> str | None:
+    whole = isinstance(band.weight, int) and not isinstance(band.weight, bool)
+    if not 1 <= len(band.name) <= BAND_NAME_CHARS_MAX:
+        return f"A band's name has 1 to {BAND_NAME_CHARS_MAX} characters."
+    if any(other.name == band.name for other in before):
+        return f"There are two bands {band.name}."
+    if not whole or not 1 <= band.weight <= WEIGHT_MAX:
+        return f"The weight of {band.name} is a whole number from 1 to {WEIGHT_MAX:,}."
+    if band.strict and any(not other.strict for other in before):
+        return f"{band.name} is strict and stands behind a band that is not: strict bands come first."
+    if band.strict and band.bulk:
+        return f"{band.name} is strict and bulk: the reserved share is kept from strict bands for bulk ones."
+    return None
+
+
+def _record(action: str, queue: Queue, number: int, actor: str, reason: str, **details: Any) -> None:
+    audit.record(
+        action, f"queue:{queue.name}", actor=actor, reason=reason, details={"policy": number, **details}
+    )
+
+
+def _told(queue: Queue, version: PolicyVersion) -> PolicyVersion:
+    _require_reached(push(queue))
+    _remember(queue)
+    return version
 
 
 # Telling the shards

@@ -49,6 +49,7 @@ class JobView(NamedTuple):
     error_message: str | None
     error_at: datetime | None
     dead_reason: str | None
+    waited_s: float  # how long it has stood in line, by the database's clock; 0 unless it is ready
 
 
 class AttemptView(NamedTuple):
@@ -137,6 +138,7 @@ def just_enqueued(accepted: Accepted, asked: NewJob) -> JobView | None:
         error_message=None,
         error_at=None,
         dead_reason=None,
+        waited_s=0.0,
     )
 
 

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from jobqueue import moves
 from jobqueue.limits import UNSTARTED_LAPSES_MAX
+from jobqueue.policy.plan import DEBT_MAX_S
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
 LANE_IDLE_SECONDS: Final = 60
+RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its process is dead
 
 
 def promote(limit: int = 1_000, now: datetime | None = None) -> int:
@@ -42,14 +44,32 @@ def expire(limit: int = 500, now: datetime | None = None) -> Counter[str]:
 
 
 def fold(limit: int = 5_000) -> int:
-    """Fold ledger rows into minutes. Returns how many."""
-    return _counted(lambda alias: _count("fold", alias, limit=limit))
+    """Fold the ledger, the tenants' charges and the scheduler's old states. Returns how many rows."""
+    return _counted(
+        lambda alias: (
+            _count("fold", alias, limit=limit)
+            + _count("fold_service", alias, limit=limit, debt_max_s=DEBT_MAX_S)
+            + _count("trim_states", alias, limit=limit)
+        )
+    )
 
 
 def sweep_lanes() -> int:
     """Wake lanes with work, put idle ones to sleep, raise the lower bounds of scans. Returns how many changed."""
     return _counted(
-        lambda alias: _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS) + _count("lane_low", alias)
+        lambda alias: (
+            _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS)
+            + _count("lane_low", alias)
+            + _count("lane_means", alias)
+        )
+    )
+
+
+def sweep_reservations(limit: int = 1_000, now: datetime | None = None) -> int:
+    """Free the places below depths that dead processes hold. Returns how many rows."""
+    params = {"limit": limit, "stale_s": RESERVATION_SECONDS, "now": now}
+    return _counted(
+        lambda alias: int(sql.rows("tenants/sweep_reservations", params, alias=alias, writes=True)[0][0])
     )
 
 
@@ -60,7 +80,7 @@ def recheck_lanes() -> int:
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention. Returns how many rows."""
-    kinds = ("purge_jobs", "purge_keys", "purge_minutes")
+    kinds = ("purge_jobs", "purge_keys", "purge_minutes", "purge_classes")
     return _counted(lambda alias: sum(_count(kind, alias, limit=limit, now=now) for kind in kinds))
 
 

@@ -11,6 +11,7 @@ import pytest
 from django.db import connections, transaction
 
 from jobqueue import states
+from jobqueue.policy.types import State
 from jobsplatform import sql
 from tests import cast
 
@@ -104,6 +105,7 @@ OTHER_WORDS = {
     "deadline_in_past",
     "due_after_deadline",
     "unadmitted",
+    *State().to_json(),
     # faults that fsck names
     "nowhere",
     "several_places",

@@ -295,6 +295,15 @@ def test_a_claim_key_is_the_token_s_own() -> None:
     assert cast.claim(claim_key="c", scope=Scope(token_id=1)) == mine
 
 
+def test_a_claim_key_never_brings_another_tenant_s_leases() -> None:
+    """A fleet token acts for one tenant, then for another."""
+    cast.enqueue_many(2)
+    acme, globex = (Scope(tenant_id=owner().pk, token_id=1) for owner in (cast.acme, cast.globex))
+    cast.claim(claim_key="c", scope=acme)
+    with pytest.raises(KeyConflict):
+        cast.claim(claim_key="c", scope=globex)
+
+
 def test_a_claim_key_is_the_claimed_queues_own() -> None:
     for name in "ab":
         cast.enqueue(queue=cast.queue(name))

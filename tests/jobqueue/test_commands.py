@@ -13,7 +13,7 @@ from jobqueue.ids import parse_id
 from jobqueue.models import Job, PolicyRow, Queue, ReadyJob
 from jobqueue.types import FLEET
 from tenants import registry
-from tenants.models import AuditEntry, Quota, TenantState
+from tenants.models import AuditEntry, Quota, TenantLimit, TenantState
 from tests import cast
 from tests.cast import OPS, SHARD, acme
 from tests.commands_cast import refused, run, run_apart
@@ -60,6 +60,8 @@ def test_createqueue_knows_every_setting_of_the_contract(name: str) -> None:
         "retention_s": "3600",
         "reserved_share": "0.1",
         "retry_budget_share": "1",
+        "cost_model": "service_time",
+        "refuse_infeasible": "true",
     }.get(name, "60")
     assert run("createqueue", "mail", "--set", f"{name}={default}").code == 0
 
@@ -127,7 +129,7 @@ def test_what_there_is_not_is_neither_paused_nor_resumed(verb: str, what: str) -
 def test_setquota_sets_and_lifts_limits() -> None:
     acme()
     assert run("setquota", "acme", "max_running=2", "max_depth=200").code == 0
-    assert TenantState.objects.using(SHARD).get(tenant_id=acme().pk).max_running == 2
+    assert TenantLimit.objects.using(SHARD).get(tenant_id=acme().pk).max_running == 2
     assert run("setquota", "acme", "max_running=none").code == 0
     quota = Quota.objects.get()
     assert (quota.max_running, quota.max_depth) == (None, 200)

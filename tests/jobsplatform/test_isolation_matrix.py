@@ -41,6 +41,7 @@ SAMPLES = {
     "GET /v1/jobs/{job_id}": Sample(),
     "GET /v1/jobs/{job_id}/attempts": Sample(),
     "GET /v1/jobs/{job_id}/result": Sample(own=frozenset({404})),
+    "GET /v1/jobs/{job_id}/why": Sample(),
     "POST /v1/jobs/{job_id}/cancel": Sample({}, frozenset({409})),
     "POST /v1/leases/claim": Sample({}),
     "POST /v1/leases/settle": Sample({}),

@@ -93,6 +93,8 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
         ("POST /v1/dlq/{job_id}/redrive", f"/v1/dlq/{dead}/redrive", {"note": "n"}),
         ("POST /v1/jobs/{job_id}/cancel", f"/v1/jobs/{dead}/cancel", {}),
         ("GET /v1/jobs/{job_id}/result", f"/v1/jobs/{dead}/result", None),
+        ("GET /v1/jobs/{job_id}/why", f"/v1/jobs/{job_id}/why", None),
+        ("GET /v1/jobs/{job_id}/why", f"/v1/jobs/{dead}/why", None),
         ("GET /v1/tenant", "/v1/tenant", None),
         ("GET /v1/tokens", "/v1/tokens", None),
         ("POST /v1/tokens", "/v1/tokens", {"scopes": ["read"]}),

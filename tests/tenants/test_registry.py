@@ -6,7 +6,7 @@ import pytest
 
 from jobsplatform.errors import Invalid, NotFound, Unavailable
 from tenants import registry
-from tenants.models import Quota, Tenant, TenantState
+from tenants.models import Quota, Tenant, TenantLimit, TenantState
 from tests import cast
 from tests.cast import OPS, SHARD, acme
 
@@ -17,8 +17,14 @@ def _state() -> TenantState:
     return TenantState.objects.using(SHARD).get(tenant_id=acme().pk)
 
 
+def _told(name: str) -> list[tuple[str, int | None, object]]:
+    """What the shard was told of one limit: queue, band, value."""
+    limits = TenantLimit.objects.using(SHARD).filter(tenant_id=acme().pk).order_by("queue", "band")
+    return [(limit.queue, limit.band, getattr(limit, name)) for limit in limits]
+
+
 def test_a_new_tenant_has_no_limits() -> None:
-    assert (_state().max_running, _state().is_paused) == (None, False)
+    assert (_state().limits_running, _state().limits_intake, _state().is_paused) == (False, False, False)
     assert not Quota.objects.exists()
 
 
@@ -61,9 +67,11 @@ def test_a_suspended_tenant_is_reinstated() -> None:
 def test_a_limit_on_running_reaches_the_shard_and_is_lifted() -> None:
     acme()
     registry.set_quota("acme", {"max_running": 3}, actor=OPS)
-    assert _state().max_running == 3
+    assert _state().limits_running
+    assert _told("max_running") == [("", None, 3)]
     registry.set_quota("acme", {"max_running": None}, actor=OPS)
-    assert _state().max_running is None
+    assert not _state().limits_running
+    assert _told("max_running") == []
 
 
 def test_setting_one_limit_leaves_the_others() -> None:
@@ -82,10 +90,27 @@ def test_each_scope_has_its_own_limits() -> None:
     assert set(Quota.objects.values_list("max_depth", flat=True)) == {1, 5, 9}
 
 
-def test_a_limit_in_one_queue_is_no_limit_of_the_tenant() -> None:
+def test_a_limit_keeps_its_queue_and_band_on_the_shard() -> None:
     acme()
     registry.set_quota("acme", {"max_running": 1}, queue="default", actor=OPS)
-    assert _state().max_running is None
+    registry.set_quota("acme", {"max_running": 2}, queue="default", band=0, actor=OPS)
+    assert _told("max_running") == [("default", 0, 2), ("default", None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("weight", 3),
+        ("max_depth", 0),
+        ("enqueue_rate_per_s", 0.5),
+        ("enqueue_burst", 9),
+        ("max_payload_bytes", 10),
+    ],
+)
+def test_every_limit_that_a_statement_uses_reaches_the_shard(name: str, value: float) -> None:
+    acme()
+    registry.set_quota("acme", {name: value}, actor=OPS)
+    assert _told(name) == [("", None, value)]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +119,7 @@ def test_a_limit_in_one_queue_is_no_limit_of_the_tenant() -> None:
         ({"speed": 1}, {}, "/speed"),
         ({"max_running": -1}, {}, "/max_running"),
         ({"weight": 0}, {}, "/weight"),
+        ({"enqueue_burst": 0}, {}, "/enqueue_burst"),
         ({"enqueue_rate_per_s": 0}, {}, "/__all__"),
         ({"max_depth": 1}, {"band": 0}, "/__all__"),
         ({"max_depth": "many"}, {}, "/max_depth"),

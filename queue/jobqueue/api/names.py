@@ -41,4 +41,12 @@ def jobs(views: list[JobView]) -> Iterator[Members]:
     tenants = slugs(view.tenant_id for view in views)
     queues = policies.names({view.queue_id for view in views})
     for view in views:
-        yield wire.job(view, tenants.get(view.tenant_id, ""), queues.get(view.queue_id, ""))
+        queue = queues.get(view.queue_id, "")
+        yield wire.job(view, tenants.get(view.tenant_id, ""), queue, effective_priority(view, queue))
+
+
+def effective_priority(view: JobView, queue: str) -> int:
+    """The band that a job counts as by its age."""
+    if not view.waited_s or not queue:
+        return view.priority
+    return policies.by_name(queue).scheduling.effective_band(view.priority, view.waited_s)

@@ -15,6 +15,7 @@ from jobqueue.ids import format_id, parse_id
 from jobqueue.limits import BATCH_BODY_BYTES_MAX, HORIZON, JOB_BODY_BYTES_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
+from jobqueue.why import why
 from jobsplatform import cursors
 from jobsplatform.errors import Invalid, JobsPlatformError, NotFound
 from jobsplatform.http import Call, Endpoint, Reply, splice
@@ -31,6 +32,7 @@ class Enqueue(Endpoint):
     body_bytes_max = JOB_BODY_BYTES_MAX
     needs_tenant = True
     takes_idempotency_key = True
+    refusals = frozenset({422})
     replies = {201: wire.JOB_ACCEPTED, 200: wire.JOB_REPLAYED}
 
     def check(self, call: Call) -> None:
@@ -139,6 +141,15 @@ class ShowResult(Endpoint):
         return Reply(200, wire.result(reads.result(parse_id(call.path["job_id"]), scope=scope_of(call))))
 
 
+class ShowWhy(Endpoint):
+    """What holds a job, what comes first, and when its turn may come."""
+
+    replies = {200: wire.WHY}
+
+    def act(self, call: Call) -> Reply:
+        return Reply(200, why(parse_id(call.path["job_id"]), scope=scope_of(call)).members())
+
+
 class Cancel(Endpoint):
     """End a waiting job (200), or ask the worker of a running one to stop (202)."""
 
@@ -239,7 +250,8 @@ def shown(accepted: Accepted, asked: NewJob, call: Call) -> Members:
             return _purged(accepted, asked, call)
     assert call.tenant is not None, "the endpoint needs a tenant"
     # no name is looked up: a database that is lost by now must not deny what was committed
-    return {**wire.job(view, call.tenant.slug, asked.queue.name), "replayed": accepted.replayed}
+    effective = asked.queue.scheduling.effective_band(view.priority, view.waited_s)
+    return {**wire.job(view, call.tenant.slug, asked.queue.name, effective), "replayed": accepted.replayed}
 
 
 def _purged(accepted: Accepted, asked: NewJob, call: Call) -> Members:

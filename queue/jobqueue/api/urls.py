@@ -11,6 +11,7 @@ urlpatterns = [
     path("jobs/<str:job_id>", route(GET=producing.ShowJob)),
     path("jobs/<str:job_id>/attempts", route(GET=producing.ListAttempts)),
     path("jobs/<str:job_id>/result", route(GET=producing.ShowResult)),
+    path("jobs/<str:job_id>/why", route(GET=producing.ShowWhy)),
     path("jobs/<str:job_id>/cancel", route(POST=producing.Cancel)),
     path("jobs/<str:job_id>/renew", route(POST=working.Renew)),
     path("jobs/<str:job_id>/complete", route(POST=working.Complete)),

@@ -10,6 +10,7 @@ from jobqueue.ids import format_id, format_token
 from jobqueue.leases import Completed, Failed, Released, Renewed
 from jobqueue.reads import AttemptView, JobView, ResultView
 from jobqueue.states import ERROR_CLASSES, AttemptOutcome, ResultOutcome, State
+from jobqueue.why import GATES
 from jobsplatform.fields import Schema
 from jobsplatform.http import splice
 from jobsplatform.instants import format_instant, format_optional
@@ -106,6 +107,23 @@ ITEM_RESULTS: Final = described(
 CANCELLED: Final = described(
     "Cancelled", {"state": words(["cancelled", "running"]), "cancel_requested?": TRUTH}
 )
+WHY: Final = described(
+    "Why",
+    {
+        "state": words(State.values),
+        "gates": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["gate", "detail", "until"],
+                "properties": {"gate": words(GATES), "detail": TEXT, "until": INSTANT_OR_NULL},
+            },
+        },
+        "position": NUMBER_OR_NULL,
+        "ahead": NUMBER_OR_NULL,
+        "start_between": {"type": ["array", "null"], "items": INSTANT, "minItems": 2, "maxItems": 2},
+    },
+)
 ATTEMPT: Final = described(
     "Attempt",
     {
@@ -133,7 +151,7 @@ RESULT: Final = described(
 )
 
 
-def job(view: JobView, tenant: str, queue: str) -> Members:
+def job(view: JobView, tenant: str, queue: str, effective_priority: int) -> Members:
     """A job without its payload."""
     job_id = format_id(view.job_id)
     return {
@@ -142,7 +160,7 @@ def job(view: JobView, tenant: str, queue: str) -> Members:
         "queue": queue,
         "kind": view.kind,
         "priority": view.priority,
-        "effective_priority": view.priority,
+        "effective_priority": effective_priority,
         "state": view.state,
         "request_key": view.request_key,
         "operation_id": job_id,

@@ -2,6 +2,7 @@ from django.apps.registry import Apps
 from django.conf import settings
 from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.models.functions import Now
 
 SEQUENCE_BITS = 48
 
@@ -18,8 +19,13 @@ def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     _begin_ids(schema_editor)
     if schema_editor.connection.alias != "default":
         return
-    queue = apps.get_model("queue", "Queue")
-    queue.objects.get_or_create(name="default", defaults={"bands": BANDS, "default_priority": 2})
+    queue, _ = apps.get_model("queue", "Queue").objects.get_or_create(
+        name="default", defaults={"bands": BANDS, "default_priority": 2, "policy_number": 1}
+    )
+    policy = {"bands": BANDS, "reserved_share": queue.reserved_share, "cost_model": queue.cost_model}
+    apps.get_model("queue", "PolicyVersion").objects.get_or_create(
+        queue=queue, number=1, defaults={**policy, "actor": "migration", "in_force_from": Now()}
+    )
     for number in settings.SHARD_ALIASES:
         apps.get_model("queue", "IdSpace").objects.get_or_create(
             space=number, defaults={"shard": number, "reason": "first"}

@@ -1,34 +1,54 @@
 -- claim_take: move these tickets from ready to lease under the next generation, charging one attempt each.
--- params: job_ids, queue_id, token, token_id, worker, claim_key, claim_hash, lease_s, prefetch, now
+-- params: job_ids, chosen, charges_ms, moves_s (one a job; charges and moves null: costs are not counted), token,
+--   token_id, worker, claim_key, claim_hash, lease_s, prefetch, now; queue_id, claim_class, part, policy_version, state
+--   (JSON text: the scheduler's after these starts, a row more and never an update in place)
 -- returns the leases made; a job that another statement holds is passed over.  locks: ready rows in id order
+-- plan: by index
 WITH {clock},
     policy AS MATERIALIZED (
         SELECT p.max_run_s, coalesce(%(lease_s)s::int, p.lease_s) AS lease_s
         FROM queue_policyrow p WHERE p.queue_id = %(queue_id)s::bigint
     ),
     picked AS MATERIALIZED (
-        SELECT r.job_id FROM queue_readyjob r
-        WHERE r.job_id = ANY(%(job_ids)b::bigint[])
+        SELECT r.job_id, w.chosen, w.charged_ms, w.moved_s
+        FROM unnest(
+            %(job_ids)b::bigint[], %(chosen)s::text[], %(charges_ms)s::float8[], %(moves_s)s::float8[]
+        ) AS w(job_id, chosen, charged_ms, moved_s)
+        JOIN queue_readyjob r ON r.job_id = w.job_id
         ORDER BY r.job_id
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF r SKIP LOCKED
     ),
     moved AS (
         DELETE FROM queue_readyjob r USING picked p WHERE r.job_id = p.job_id
-        RETURNING r.job_id, {r.kept}, {r.counted}, r.position
+        RETURNING r.job_id, {r.kept}, {r.counted}, r.position, p.chosen, p.charged_ms, p.moved_s
     ),
     leased AS (
         INSERT INTO queue_lease (
             job_id, {kept}, attempt, generation, crashes, lapses, releases, reconcile, checkpoint, position, token,
             token_id, worker, claim_key, claim_hash, lease_s, is_started, cancel_requested, claimed_at, expires_at,
-            max_run_at
+            max_run_at, policy_version, chosen, charged_ms
         )
         SELECT m.job_id, {m.kept}, m.attempt + 1, m.generation + 1, m.crashes, m.lapses, m.releases, m.reconcile,
             m.checkpoint, m.position, %(token)b::bytea, %(token_id)s::bigint, %(worker)s::text, %(claim_key)s::text,
             %(claim_hash)s::bytea, p.lease_s, NOT %(prefetch)s::bool, false, c.at,
-            c.at + least(p.lease_s, p.max_run_s) * interval '1 second', c.at + p.max_run_s * interval '1 second'
+            c.at + least(p.lease_s, p.max_run_s) * interval '1 second', c.at + p.max_run_s * interval '1 second',
+            %(policy_version)s::bigint, m.chosen, m.charged_ms
         FROM moved m CROSS JOIN policy p CROSS JOIN clock c
         RETURNING job_id, lane_id, generation, attempt, token, claimed_at, expires_at, max_run_at, deadline,
             reconcile, checkpoint, payload_version, redrive_generation
+    ),
+    charged AS (
+        INSERT INTO queue_servicedelta (queue_id, tenant_id, moved_s)
+        SELECT %(queue_id)s::bigint, l.tenant_id, sum(m.moved_s)
+        FROM moved m JOIN queue_lane l ON l.id = m.lane_id
+        WHERE m.moved_s IS NOT NULL
+        GROUP BY l.tenant_id
+    ),
+    remembered AS (
+        INSERT INTO queue_schedulerstate (queue_id, claim_class, part, policy_version, state, at)
+        SELECT %(queue_id)s::bigint, %(claim_class)s::bytea, %(part)s::text, %(policy_version)s::bigint,
+            %(state)s::jsonb, at
+        FROM clock
     ),
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, started)

@@ -23,7 +23,7 @@ WITH {clock},
     ended AS (
         DELETE FROM queue_lease s USING held h WHERE s.job_id = h.job_id
         RETURNING s.job_id, s.lane_id, s.generation, s.attempt, s.crashes, s.redrive_generation, s.worker,
-            s.claimed_at, h.at, h.ord, h.token_hash, h.call_hash, h.result_hash, h.result,
+            s.claimed_at, s.policy_version, s.chosen, s.charged_ms, h.at, h.ord, h.token_hash, h.call_hash, h.result_hash, h.result,
             coalesce(s.deadline < h.at, false) AS late,
             floor(extract(epoch FROM h.at - s.claimed_at) * 1000)::bigint AS service_ms
     ),
@@ -35,9 +35,10 @@ WITH {clock},
     history AS (
         INSERT INTO queue_attempt ({attempt_columns})
         SELECT job_id, generation, attempt, redrive_generation, token_hash, call_hash, worker, claimed_at, at, NULL,
-            service_ms, 'succeeded', 'succeeded', NULL, NULL, NULL
+            service_ms, 'succeeded', 'succeeded', NULL, NULL, NULL, policy_version, chosen
         FROM ended
     ),
+    {settled},
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, succeeded, service_ms)
         SELECT lane_id, min(at), count(*), sum(service_ms) FROM ended GROUP BY lane_id

@@ -44,6 +44,7 @@ WITH {clock},
         DELETE FROM queue_lease s USING judged j WHERE s.job_id = j.job_id
         RETURNING s.job_id, {s.kept}, s.attempt, s.generation, s.crashes, s.lapses, s.releases,
             s.reconcile OR j.error_class = 'uncertain' AS reconcile, s.checkpoint, s.worker, s.claimed_at,
+            s.policy_version, s.chosen, s.charged_ms,
             j.ord, j.at, j.token_hash, j.call_hash, j.error_class, j.message, j.reason,
             CASE WHEN j.cancel_requested THEN 'cancelled' WHEN j.reason IS NULL THEN 'scheduled' ELSE 'dead' END
                 AS led_to,
@@ -63,9 +64,10 @@ WITH {clock},
         INSERT INTO queue_attempt ({attempt_columns})
         SELECT job_id, generation, attempt, redrive_generation, token_hash, call_hash, worker, claimed_at, at, next_at,
             service_ms, CASE led_to WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END, led_to, reason, error_class,
-            message
+            message, policy_version, chosen
         FROM ended
     ),
+    {settled},
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, failed, retried, dead, service_ms)
         SELECT lane_id, min(at), count(*), count(*) FILTER (WHERE led_to = 'scheduled'),

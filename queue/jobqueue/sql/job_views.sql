@@ -32,7 +32,8 @@ SELECT l.id, l.tenant_id, l.queue_id, l.kind, l.priority,
     END AS deadline,
     l.created_at, w.due_at, s.claimed_at, s.expires_at, coalesce(f.finished_at, d.failed_at) AS finished_at,
     coalesce(s.cancel_requested, false) AS cancel_requested,
-    e.error_class, e.message, e.ended_at, d.reason AS dead_reason
+    e.error_class, e.message, e.ended_at, d.reason AS dead_reason,
+    coalesce(extract(epoch FROM clock_timestamp() - r.position)::float8, 0) AS waited_s
 FROM queue_job l
 LEFT JOIN queue_lease s ON s.job_id = l.id
 LEFT JOIN queue_readyjob r ON r.job_id = l.id

@@ -31,7 +31,8 @@ WITH {clock},
     ended AS (
         DELETE FROM queue_lease s USING judged j WHERE s.job_id = j.job_id
         RETURNING s.job_id, {s.kept}, j.attempt, s.generation, j.crashes, j.lapses, s.releases, s.reconcile,
-            s.checkpoint, s.position, s.worker, s.claimed_at, s.token, s.attempt AS ended_attempt, j.at, j.reason,
+            s.checkpoint, s.position, s.worker, s.claimed_at, s.token,
+            s.policy_version, s.chosen, s.charged_ms, s.attempt AS ended_attempt, j.at, j.reason,
             CASE WHEN j.charged THEN 'worker_crash' END AS error_class,
             CASE WHEN j.charged THEN 'The lease lapsed while the job was running.'
                 ELSE 'The lease lapsed before the job was started.' END AS message,
@@ -53,9 +54,10 @@ WITH {clock},
         INSERT INTO queue_attempt ({attempt_columns})
         SELECT job_id, generation, ended_attempt, redrive_generation, substr(sha256(token), 1, 16), NULL, worker,
             claimed_at, at, NULL, service_ms, CASE led_to WHEN 'cancelled' THEN 'cancelled' ELSE 'lease_lost' END,
-            led_to, reason, error_class, message
+            led_to, reason, error_class, message, policy_version, chosen
         FROM ended
     ),
+    {settled},
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, lease_lost, dead, service_ms)
         SELECT lane_id, min(at), count(*), count(*) FILTER (WHERE led_to = 'dead'), sum(service_ms)

@@ -33,6 +33,7 @@ WITH {clock},
         DELETE FROM queue_lease s USING held h WHERE s.job_id = h.job_id
         RETURNING s.job_id, {s.kept}, s.attempt - 1 AS attempt, s.generation, s.crashes, s.lapses,
             s.releases + 1 AS releases, s.reconcile, s.checkpoint, s.position, s.worker, s.claimed_at,
+            s.policy_version, s.chosen, s.charged_ms,
             s.attempt AS ended_attempt, h.ord, h.at, h.token_hash, h.call_hash, h.led_to,
             CASE h.led_to WHEN 'scheduled' THEN h.due_at END AS next_at,
             CASE h.led_to WHEN 'dead' THEN 'released_too_often' END AS reason,
@@ -57,9 +58,10 @@ WITH {clock},
         INSERT INTO queue_attempt ({attempt_columns})
         SELECT job_id, generation, ended_attempt, redrive_generation, token_hash, call_hash, worker, claimed_at, at,
             next_at, service_ms, CASE led_to WHEN 'cancelled' THEN 'cancelled' ELSE 'released' END, led_to, reason,
-            NULL, NULL
+            NULL, NULL, policy_version, chosen
         FROM ended
     ),
+    {settled},
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, dead, service_ms)
         SELECT lane_id, min(at), count(*) FILTER (WHERE led_to = 'dead'), sum(service_ms)

@@ -40,6 +40,7 @@ from jobqueue.worker.context import JobContext
 from jobqueue.worker.crew import Crew
 from jobqueue.worker.pace import SLOW_S, Pace
 from jobqueue.worker.registry import Handler
+from jobqueue.worker.reserve import Reserve
 from jobqueue.worker.settling import Settler
 from jobsplatform import events
 from jobsplatform.errors import Unavailable, UnknownOutcome
@@ -81,6 +82,7 @@ class Engine:
         once: bool = False,
         solo: bool = False,
         grace_s: float = 10.0,
+        reserved: int = 0,
     ) -> None:
         self._verbs = verbs
         self._channel = channel
@@ -91,6 +93,7 @@ class Engine:
         self._grace_s = grace_s
         self._crew = Crew(concurrency, handlers, board.states, on_finish=self._rouse, tidy=verbs.tidy)
         self._pace = Pace(concurrency)
+        self._reserve = Reserve(verbs, concurrency, reserved)
         self._settler = Settler(verbs)
         self._checkpoints = Checkpoints(verbs, self._rouse)
         self._held: dict[int, JobContext] = {}
@@ -281,7 +284,7 @@ class Engine:
         if now < self._claim_at:
             return
         try:
-            claimed = self._verbs.claim(want)
+            claimed = self._reserve.claim(want, (job.lease.job_id for job in self._held.values()))
         except (Unavailable, UnknownOutcome) as error:
             self._claim_at = now + self._away.fail()
             self._tidy()

@@ -53,6 +53,7 @@ def run(private: str, options: WorkerOptions) -> None:
         once=options.once,
         solo=bool(solo),
         grace_s=options.grace_s,
+        reserved=0 if options.reserve is None else options.reserve.threads,
     )
     _drain_on_signals(engine)
     code = _work(engine, worker)

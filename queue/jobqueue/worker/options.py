@@ -8,6 +8,7 @@ import socket
 from dataclasses import asdict, dataclass
 
 from jobqueue.limits import LEASE_SECONDS_MAX, WORKER_CHARS_MAX
+from jobqueue.worker.reserve import Slots
 
 CONCURRENCY_MAX = 256  # handler threads of one executor
 PROCESSES_MAX = 64
@@ -29,6 +30,7 @@ class WorkerOptions:
     processes: int = 1  # executors
     lease_s: int | None = None  # None: the queue's
     max_priority: int | None = None  # largest band index that is claimed
+    reserve: Slots | None = None  # threads kept for a band
     once: bool = False
     grace_s: float = 10.0
     probe_port: int | None = None
@@ -39,6 +41,8 @@ class WorkerOptions:
         _bound("--processes", self.processes, 1, PROCESSES_MAX)
         _bound("--lease", self.lease_s, 1, LEASE_SECONDS_MAX)
         _bound("--max-priority", self.max_priority, 0, BANDS_MAX - 1)
+        if self.reserve is not None:
+            _bound("--reserve, in threads,", self.reserve.threads, 1, self.concurrency - 1)
         _bound("--grace", self.grace_s, 0, GRACE_SECONDS_MAX)
         _bound("--probe-port", self.probe_port, 1, 65_535)
         _bound("--name, in characters,", len(self.name), 0, WORKER_CHARS_MAX - 12)  # "/63.1234567" is added
@@ -56,6 +60,7 @@ class WorkerOptions:
         fields = json.loads(text)
         for name in ("queues", "kinds"):
             fields[name] = None if fields[name] is None else tuple(fields[name])
+        fields["reserve"] = None if fields["reserve"] is None else Slots(*fields["reserve"])
         return cls(**fields)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import django.db
@@ -17,7 +17,7 @@ from jobqueue.policies import QueuePolicy
 from jobqueue.types import FLEET
 from jobqueue.worker.options import WorkerOptions
 from jobsplatform import database, events, sql
-from jobsplatform.errors import JobsPlatformError, NotFound, Unavailable, UnknownOutcome
+from jobsplatform.errors import Invalid, JobsPlatformError, NotFound, Unavailable, UnknownOutcome
 from tenants.models import Tenant
 
 Answers = Sequence[object]  # refusals (JobsPlatformError) among them, as values
@@ -39,6 +39,9 @@ class Verbs(Protocol):
     """
 
     def claim(self, limit: int) -> list[claiming.Lease]: ...
+
+    def claim_urgent(self, limit: int) -> list[claiming.Lease]:
+        """Only of the band that threads are kept for, and more urgent ones."""
 
     def renew(self, calls: Sequence[leases.Renew]) -> Sequence[leases.Renewed | JobsPlatformError]: ...
 
@@ -91,19 +94,45 @@ class DatabaseVerbs:
     def claim(self, limit: int) -> list[claiming.Lease]:
         """Always a prefetch: the keeper marks what runs as started, so only that is charged if we die."""
         with _lost_connections_translated():
-            queues = self._queues()
-            if not queues:
-                return []
-            request = claiming.ClaimRequest(
-                queues=queues,
-                kinds=self._kinds,
-                limit=limit,
-                lease_s=self._options.lease_s,
-                max_priority=self._options.max_priority,
-                worker=self._worker,
-                prefetch=True,
-            )
-            return claiming.claim(request, scope=FLEET)
+            return self._claim(self._queues(), limit, self._options.max_priority)
+
+    def claim_urgent(self, limit: int) -> list[claiming.Lease]:
+        """Of the queues that have the band; it may stand elsewhere in each."""
+        claimed: list[claiming.Lease] = []
+        with _lost_connections_translated():
+            for last, queues in sorted(self.urgent_queues().items()):
+                try:
+                    claimed += self._claim(tuple(queues), limit - len(claimed), last)
+                except (Unavailable, UnknownOutcome):
+                    if not claimed:
+                        raise
+                    break  # the leases that are made must not be lost
+        return claimed
+
+    def _claim(self, queues: tuple[QueuePolicy, ...], limit: int, last: int | None) -> list[claiming.Lease]:
+        if not queues or not limit:
+            return []
+        request = claiming.ClaimRequest(
+            queues=queues,
+            kinds=self._kinds,
+            limit=limit,
+            lease_s=self._options.lease_s,
+            max_priority=last,
+            worker=self._worker,
+            prefetch=True,
+        )
+        return claiming.claim(request, scope=FLEET)
+
+    def urgent_queues(self) -> dict[int, list[QueuePolicy]]:
+        """By the index of the band that threads are kept for."""
+        assert self._options.reserve is not None
+        band = self._options.reserve.band
+        found: dict[int, list[QueuePolicy]] = {}
+        for queue in self._queues():
+            with suppress(Invalid):  # it has no such band
+                index = queue.priority(int(band) if band.isdecimal() else band)
+                found.setdefault(index, []).append(queue)
+        return found
 
     def renew(self, calls: Sequence[leases.Renew]) -> Sequence[leases.Renewed | JobsPlatformError]:
         with _lost_connections_translated():

@@ -79,6 +79,14 @@ class FakeQueue:
             self.live.update((lease.job_id, lease) for lease in taken)
         return taken
 
+    def claim_urgent(self, limit: int) -> list[Lease]:
+        with self.lock:
+            taken = [lease for lease in self.ready if lease.priority == 0][:limit]
+            for lease in taken:
+                self.ready.remove(lease)
+            self.live.update((lease.job_id, lease) for lease in taken)
+        return taken
+
     def renew(self, calls: Sequence[leases.Renew]) -> list[Any]:
         self._fail("renew")
         self.calls["renew"] += calls

@@ -12,6 +12,7 @@ import pytest
 
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
 from jobqueue.worker.probe import Probe
+from jobqueue.worker.reserve import Slots
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,8 @@ from jobqueue.worker.probe import Probe
         {"lease_s": 0},
         {"lease_s": 43_201},
         {"max_priority": -1},
+        {"reserve": Slots("P0", 0)},
+        {"reserve": Slots("P0", 8)},
         {"grace_s": -1},
         {"probe_port": 65_536},
         {"name": "x" * 100},
@@ -38,6 +41,15 @@ def test_options_out_of_bounds_are_refused_by_name(bad: dict[str, Any]) -> None:
 def test_options_survive_the_way_to_an_executor() -> None:
     options = WorkerOptions(queues=("a", "b"), kinds=None, lease_s=5, once=True, name=default_name())
     assert WorkerOptions.from_json(options.to_json()) == options
+    options = WorkerOptions(reserve=Slots("P0", 2))
+    assert WorkerOptions.from_json(options.to_json()) == options
+
+
+def test_threads_kept_for_a_band_are_written_band_and_number() -> None:
+    assert Slots.parse("P0:2") == Slots("P0", 2)
+    for text in ("P0", "P0:", ":2", "P0:-1", "P0:two", ""):
+        with pytest.raises(ValueError):
+            Slots.parse(text)
 
 
 @pytest.fixture

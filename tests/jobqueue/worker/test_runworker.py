@@ -37,6 +37,8 @@ def test_wrong_options_are_one_line_and_exit_1(platform: Platform) -> None:
         (["--concurrency", "0"], "--concurrency"),
         (["--kinds", "test.unknown"], "test.unknown"),
         (["--queues", "nowhere"], "nowhere"),
+        (["--reserve", "P9:1"], "--reserve"),
+        (["--reserve", "P0:8"], "--reserve"),
     ]:
         command = platform.command("runworker", *arguments)
         ended = subprocess.run(command, env=platform.environment, capture_output=True, text=True, timeout=20)

@@ -1,4 +1,4 @@
-"""`manage.py runreaper`: takes back lost leases, expires late jobs, deletes what retention allows."""
+"""`manage.py runreaper`: takes back lost leases and places, expires late jobs, deletes what retention allows."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from jobsplatform.loop import LoopCommand, Pass
 
 REAP_LIMIT = 1_000  # leases a pass; more waiting: the next pass follows at once
 EXPIRE_LIMIT = 1_000  # jobs a pass
+SWEEP_LIMIT = 1_000  # reservations a pass
 PURGE_LIMIT = 5_000  # finished jobs a pass
 
 
@@ -17,5 +18,11 @@ class Command(LoopCommand):
         return [
             Pass("reap", lambda: upkeep.reap(REAP_LIMIT), interval_s=0.4, full=REAP_LIMIT),
             Pass("expire", lambda: upkeep.expire(EXPIRE_LIMIT), interval_s=0.4, full=EXPIRE_LIMIT),
+            Pass(
+                "sweep_reservations",
+                lambda: upkeep.sweep_reservations(SWEEP_LIMIT),
+                interval_s=10,
+                full=SWEEP_LIMIT,
+            ),
             Pass("purge", lambda: upkeep.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
         ]

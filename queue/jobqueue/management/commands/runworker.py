@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,6 +16,7 @@ from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
 from jobqueue.worker.probe import Probe
 from jobqueue.worker.process import PRIVATE_FLAG
+from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
 from jobsplatform.errors import NotFound
 from jobsplatform.loop import die_with_parent, parent_is_gone
@@ -34,6 +36,12 @@ class Command(BaseCommand):
         add("--processes", type=int, default=1, metavar="N", help="processes that run handlers (1)")
         add("--lease", type=int, metavar="SECONDS", help="length of leases (the queue's)")
         add("--max-priority", type=int, metavar="BAND", help="largest band index to claim (all)")
+        add(
+            "--reserve",
+            type=_slots,
+            metavar="BAND:N",
+            help="N threads of each process run only this band and more urgent ones (none); claims no job ahead",
+        )
         add("--once", action="store_true", help="work until nothing is claimable, then exit")
         add("--grace", type=float, default=10, metavar="SECONDS", help="for running jobs after SIGTERM (10)")
         add("--probe-port", type=int, metavar="PORT", help="serve GET /healthz on 127.0.0.1 (off)")
@@ -47,7 +55,7 @@ class Command(BaseCommand):
         die_with_parent()
         options = _options(given)
         kinds = _kinds(options)
-        self._refuse_unknown_queues(options)
+        self._refuse_unknown_names(options)
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         self._serve_probe(options, keeper)
         code = keeper.run()
@@ -58,15 +66,19 @@ class Command(BaseCommand):
         if code:
             sys.exit(code)
 
-    def _refuse_unknown_queues(self, options: WorkerOptions) -> None:
+    def _refuse_unknown_names(self, options: WorkerOptions) -> None:
         """A typing error shows at once; a database that is away does not: the executors wait for it."""
         try:
             for name in options.queues or ():
                 policies.by_name(name)
+            has_band = options.reserve is None or DatabaseVerbs(options, (), "").urgent_queues()
         except NotFound:
             raise CommandError(f"There is no queue {name!r}.") from None
         except Exception:  # noqa: S110
             pass
+        else:
+            if not has_band:
+                raise CommandError("--reserve: no queue has such a band.")
         finally:
             connections.close_all()
 
@@ -83,6 +95,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+def _slots(text: str) -> Slots:
+    try:
+        return Slots.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
 def _options(given: dict[str, Any]) -> WorkerOptions:
     try:
         return WorkerOptions(
@@ -92,6 +111,7 @@ def _options(given: dict[str, Any]) -> WorkerOptions:
             processes=given["processes"],
             lease_s=given["lease"],
             max_priority=given["max_priority"],
+            reserve=given["reserve"],
             once=given["once"],
             grace_s=given["grace"],
             probe_port=given["probe_port"],

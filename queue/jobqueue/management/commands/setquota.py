@@ -45,6 +45,18 @@ class Command(VerbCommand):
         limits = {name: getattr(quota, name) for name in registry.LIMITS}
         shown = ", ".join(f"{name}={value:g}" for name, value in limits.items() if value is not None)
         self.stdout.write(f"Quota {quota}: {shown or 'no limits'}.")
+        for note in _without_effect(quota):
+            self.stdout.write(note)
+
+
+def _without_effect(quota: Quota) -> list[str]:
+    """What is stored and binds nobody yet."""
+    notes = []
+    if quota.max_schedules is not None:
+        notes.append("max_schedules has no effect yet: this version has no schedules.")
+    if quota.enqueue_burst is not None and quota.enqueue_rate_per_s is None:
+        notes.append("enqueue_burst has no effect without enqueue_rate_per_s.")
+    return notes
 
 
 def _band(queue: str, asked: str | None) -> int | None:

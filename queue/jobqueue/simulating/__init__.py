@@ -1,0 +1,1 @@
+"""Around the simulation: setups in files, figures, expectations, pictures."""

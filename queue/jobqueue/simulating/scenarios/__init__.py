@@ -1,0 +1,1 @@
+"""Scenarios that come along: TOML files."""
