@@ -121,7 +121,8 @@ def _reset(scene: Scene) -> None:
     cast.forget_job(scene.job_id)
     with connections[cast.SHARD].cursor() as shard, connections["default"].cursor() as control:
         shard.execute("UPDATE queue_policyrow SET is_dispatch_paused = false WHERE is_dispatch_paused")
-        shard.execute("UPDATE tenants_tenantstate SET max_running = NULL WHERE max_running IS NOT NULL")
+        shard.execute("UPDATE tenants_tenantstate SET limits_running = false WHERE limits_running")
+        shard.execute("DELETE FROM tenants_tenantlimit")
         control.execute("UPDATE queue_queue SET is_dispatch_paused = false WHERE is_dispatch_paused")
         control.execute("DELETE FROM tenants_quota")
     policies.forget()
