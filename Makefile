@@ -8,6 +8,7 @@ PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
+IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
 
 .PHONY: help setup up test test-all test-old lint format chaos bench lock clean
 
@@ -38,12 +39,12 @@ up: setup ## Start the whole platform with demo data in the foreground (Ctrl-C s
 	@exec $(MANAGE) up $(ARGS)
 
 test: setup ## Run the test suite (starts and removes its own PostgreSQL)
-	$(PY) -m pytest -m "not slow" $(ARGS)
+	$(PY) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-old: setup ## Run the suite on the oldest PostgreSQL of this machine, if one is older than the embedded one
 	@bin=$$(ls -d /usr/lib/postgresql/1[5-7]/bin 2>/dev/null | head -n 1); \
 	if [ -z "$$bin" ]; then echo "No PostgreSQL 15 to 17 on this machine: the suite ran on the embedded one only."; exit 0; fi; \
-	echo "The suite on $$bin"; JOBSPLATFORM_PG_BIN=$$bin $(PY) -m pytest -m "not slow" $(ARGS)
+	echo "The suite on $$bin"; JOBSPLATFORM_PG_BIN=$$bin $(PY) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-all: setup ## Run everything, the minutes-long tests and the old server too
 	$(PY) -m pytest $(ARGS)
