@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -142,20 +144,21 @@ def _fresh_ground(request: pytest.FixtureRequest) -> None:
 
     for module in (claiming, lanes, policies, names, access):
         module.forget()
-    marker = request.node.get_closest_marker("django_db")
-    if marker is not None:
+    if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")
-        if marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames:
-            _seed()
+        _seed()  # a test that commits empties every table behind it
 
 
 def _seed() -> None:
-    from jobqueue import policies
-    from jobqueue.models import IdSpace, Queue
+    """What the migrations put into an empty control database, by the migration itself."""
+    from django.apps import apps
+    from django.db import connection
 
-    IdSpace.objects.get_or_create(space=0, defaults={"shard": 0, "reason": "first"})
+    from jobqueue.models import Queue
+
     if not Queue.objects.filter(name="default").exists():
-        policies.create_queue("default", actor="migration")
+        seeding = import_module("jobqueue.migrations.0003_default_queue")
+        seeding.make(apps, SimpleNamespace(connection=connection))
 
 
 # Tests that need a program
