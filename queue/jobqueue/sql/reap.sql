@@ -5,7 +5,10 @@
 -- plan: by index
 WITH {clock},
     due AS MATERIALIZED (
-        SELECT s.job_id FROM queue_lease s
+        -- All that is judged comes from the locked version: a cancel may have come after the snapshot.
+        SELECT s.job_id, s.lane_id, s.cancel_requested, s.is_started, s.lapses, s.attempt, s.max_attempts, s.crashes,
+            s.deadline
+        FROM queue_lease s
         WHERE s.expires_at <= (SELECT at FROM clock)
         ORDER BY s.expires_at
         LIMIT %(limit)s::int
@@ -21,8 +24,7 @@ WITH {clock},
                 WHEN s.attempt - (NOT charged)::int >= s.max_attempts THEN 'exhausted'
                 WHEN s.deadline <= k.at AND l.kind <> 'message' THEN 'deadline_exceeded'
             END AS reason
-        FROM due d
-        JOIN queue_lease s USING (job_id)
+        FROM due s
         JOIN queue_lane l ON l.id = s.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
         CROSS JOIN clock k
