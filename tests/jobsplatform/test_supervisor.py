@@ -183,8 +183,8 @@ def test_what_dies_is_started_again(start: Callable[..., Up]):
         before = up.pid_of(word)
         os.kill(before, signal.SIGKILL)
         up.wait_for(lambda word=word, before=before: up.pid_of(word) != before)  # type: ignore[misc]
+    up.wait_for(lambda: up.output.count("ended by SIGKILL; starting again") == 4)
     up.wait_for(up.is_ready)
-    assert up.output.count("ended by SIGKILL; starting again") == 4
 
 
 def test_what_dies_at_once_is_started_again_ever_more_slowly(start: Callable[..., Up]):
