@@ -14,10 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+import hypothesis
 import pytest
 from django.conf import settings
 
 from jobsplatform.embedded import Server
+
+# How long an example takes says what else the machine does; benchmarks measure.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]

@@ -84,6 +84,7 @@ class Load:
         self._producing = threading.Event()
         self._working = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._producers: list[threading.Thread] = []
         self._faults: list[BaseException] = []
         platform.manage("createtenant", name)
         platform.manage("createqueue", name, "--set", *QUEUE_SETTINGS)
@@ -95,7 +96,7 @@ class Load:
         self._producing.set()
         self._working.set()
         for number in range(producers):
-            self._run(self._produce, number)
+            self._producers.append(self._run(self._produce, number))
         for number in range(workers):
             self._run(self._work, number)
         return self
@@ -115,6 +116,12 @@ class Load:
     def drain(self, seconds: float) -> float:
         """Stop producing and wait until every job has ended, while the workers go on."""
         self.stop_producing()
+        # A request on its way, or one to be made again, still becomes a job.
+        until(
+            lambda: not any(one.is_alive() for one in self._producers),
+            seconds,
+            "a producer waits for its answer",
+        )
         took = until(
             lambda: self.open_jobs() == 0, seconds, lambda: f"{self.open_jobs()} jobs have not ended"
         )
@@ -130,7 +137,7 @@ class Load:
         count = f"SELECT count(*) FROM ({places}) p JOIN queue_lane l ON l.id = p.lane_id WHERE l.tenant_id = {tenant}"
         return int(self.platform.rows(count, self.name)[0][0])
 
-    def _run(self, target: Callable[[random.Random, Client, int], None], number: int) -> None:
+    def _run(self, target: Callable[[random.Random, Client, int], None], number: int) -> threading.Thread:
         def body() -> None:
             client = Client(self.platform.port, self.token)
             try:
@@ -143,6 +150,7 @@ class Load:
         thread = threading.Thread(target=body, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     # Producers
 

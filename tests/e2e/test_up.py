@@ -156,3 +156,29 @@ def assert_ends(platform: Platform, token: str) -> None:
     assert [(answer.status, answer.body["leases"]) for answer in parked] == [(200, [])]
     assert platform.group() == []
     assert not [pid for pid in [postmaster, *group] if is_alive(pid)]
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    platform = Platform(tmp_path_factory.mktemp("sharded") / "data", flags=("--no-demo", "--shards", "2"))
+    try:
+        platform.start().wait_ready()
+        yield platform
+    finally:
+        platform.close()
+
+
+def test_two_shards_never_give_one_id_twice_and_both_do_their_work(sharded: Platform) -> None:
+    sharded.manage("createtenant", "acme")
+    token = sharded.token("--tenant", "acme", "--scopes", "produce,read")
+    jobs = [{"kind": "text.index", "payload": {"text": "a b"}, "request_key": f"k-{n}"} for n in range(100)]
+    answer = sharded.call("POST", "/v1/jobs/batch", {"jobs": jobs}, token)
+    ids = {result["job_id"] for result in answer.body["results"]}
+    assert len(ids) == 100
+    assert len({one.split("-")[0] for one in ids}) == 2, "each shard has an id space of its own"
+
+    def succeeded() -> bool:
+        page = sharded.call("GET", "/v1/jobs?state=succeeded&limit=200", token=token)
+        return {item["job_id"] for item in page.body["items"]} == ids
+
+    until(succeeded, 60, lambda: sharded.output)

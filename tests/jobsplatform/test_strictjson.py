@@ -220,9 +220,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_bytes_are_answered_quickly(name: str) -> None:
+    assert min(_cpu_seconds(HOSTILE[name]) for _ in range(5)) < HOSTILE_SECONDS_MAX
+
+
+def _cpu_seconds(body: bytes) -> float:
+    """Of one reading; the least of several is what the bytes cost, the rest is what else the machine did."""
     began = time.thread_time()
-    faults(HOSTILE[name])
-    assert time.thread_time() - began < HOSTILE_SECONDS_MAX
+    faults(body)
+    return time.thread_time() - began
 
 
 def test_a_raw_value_can_be_checked_without_a_request() -> None:

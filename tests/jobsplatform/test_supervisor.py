@@ -113,8 +113,14 @@ class Up:
         return found
 
     def pid_of(self, word: str) -> int:
-        self.wait_for(lambda: any(word in command for command in self.group().values()))
-        return min(pid for pid, command in self.group().items() if word in command)
+        found: list[int] = []
+
+        def seen() -> bool:
+            found[:] = sorted(pid for pid, command in self.group().items() if word in command)
+            return bool(found)
+
+        self.wait_for(seen)  # from one listing: what an earlier one showed may be gone by the next
+        return found[0]
 
     def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30) -> int:
         self.process.send_signal(number)

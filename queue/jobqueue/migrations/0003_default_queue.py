@@ -16,9 +16,6 @@ BANDS = [
 
 
 def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    _begin_ids(schema_editor)
-    if schema_editor.connection.alias != "default":
-        return
     queue, _ = apps.get_model("queue", "Queue").objects.get_or_create(
         name="default", defaults={"bands": BANDS, "default_priority": 2, "policy_number": 1}
     )
@@ -32,7 +29,7 @@ def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
         )
 
 
-def _begin_ids(schema_editor: BaseDatabaseSchemaEditor) -> None:
+def begin_ids(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """A shard's first id space has its own number: ids never meet those of another shard."""
     for number, alias in settings.SHARD_ALIASES.items():
         if alias == schema_editor.connection.alias:
@@ -46,4 +43,7 @@ class Migration(migrations.Migration):
 
     dependencies = [("queue", "0002_job_ids_and_storage")]
 
-    operations = [migrations.RunPython(make, migrations.RunPython.noop)]
+    operations = [
+        migrations.RunPython(make, migrations.RunPython.noop),
+        migrations.RunPython(begin_ids, migrations.RunPython.noop, hints={"placement": "shard"}),
+    ]
