@@ -87,14 +87,14 @@ def _faults_of(alias: str) -> Iterator[str]:
         yield "is read only"
     if any(isinstance(found, Error) for found in checks.servers_are_durable(None, databases=[alias])):
         yield "is not durable"
-    if not _is_migrated(alias):
+    if not is_migrated(alias):
         yield "has migrations to be run"
 
 
 _migrated: set[str] = set()
 
 
-def _is_migrated(alias: str) -> bool:
+def is_migrated(alias: str) -> bool:
     """Whether this code's migrations have run. A yes holds for the life of the process."""
     if alias not in _migrated:
         executor = MigrationExecutor(connections[alias])

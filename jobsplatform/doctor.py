@@ -1,0 +1,164 @@
+"""What an operator would look at first: each finding with its value, a verdict and what to do.
+
+The checks of servers are here; an app hands in its own. A check asks one database and never changes it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from django.conf import settings
+from django.db import DatabaseError
+
+from jobsplatform import database, public, sql
+from jobsplatform.errors import JobsPlatformError
+
+CLOCK_SECONDS: Final = (1.0, 30.0)  # between this machine and a server: worth a look, wrong
+HORIZON_SECONDS: Final = (60.0, 600.0)  # of the oldest transaction
+CONNECTIONS_SHARE: Final = (0.8, 0.95)
+FREE_BYTES: Final = (2 * 1024**3, 512 * 1024**2)  # of the embedded server's disk
+
+
+class Verdict(IntEnum):
+    """Also the exit code of a table whose worst line it is."""
+
+    OK = 0
+    LOOK = 1
+    WRONG = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the table. `place` is `machine`, `control` or `shard N`; `fix` is empty when all is well."""
+
+    place: str
+    check: str
+    value: str
+    verdict: Verdict = Verdict.OK
+    fix: str = ""
+
+
+Check = Callable[[str, str], Iterator[Finding]]  # of a place and its alias
+
+
+def examine(*checks: Check) -> Iterator[Finding]:
+    """Every finding, a place at a time; `checks` are asked of every shard. A server that is away is a finding too."""
+    yield from _machine()
+    shards = {alias: f"shard {number}" for number, alias in database.aliases().items()}
+    for alias, place in {"default": "control", **shards}.items():
+        try:
+            yield from _server(place, alias)
+            for check in checks if alias in shards else ():
+                yield from check(place, alias)
+        except (DatabaseError, JobsPlatformError) as error:
+            words = str(error).split("\n")[0]
+            yield Finding(
+                place, "server", words, Verdict.WRONG, "Start it, or see whether the network reaches it."
+            )
+
+
+def judged(value: float, bounds: tuple[float, float]) -> Verdict:
+    """Of a value that should be small: above the first bound worth a look, above the second wrong."""
+    look, wrong = bounds
+    return Verdict.WRONG if value > wrong else Verdict.LOOK if value > look else Verdict.OK
+
+
+def _machine() -> Iterator[Finding]:
+    if settings.DATABASE_URL:
+        return
+    free = shutil.disk_usage(settings.DATA).free
+    verdict = judged(-free, (-FREE_BYTES[0], -FREE_BYTES[1]))
+    fix = "Make room: a full disk stops the server." if verdict else ""
+    yield Finding("machine", "free disk", f"{free / 1024**3:.1f} GiB", verdict, fix)
+
+
+def _server(place: str, alias: str) -> Iterator[Finding]:
+    asked_at = time.time()
+    (row,) = sql.rows("jobsplatform/doctor_server", {}, alias=alias)
+    answered_at = time.time()
+    version, is_read_only, fsync, full_page_writes, synchronous_commit, autovacuum, clock = row[:7]
+    connections_max, connections, xid_age, xid_age_max, standbys_wanted, standbys = row[7:]
+    yield Finding(place, "server", f"PostgreSQL {version}")
+    yield _faulty(
+        place,
+        "writable",
+        not is_read_only,
+        "no" if is_read_only else "yes",
+        "This is a standby: name the primary.",
+    )
+    durable = (fsync, full_page_writes) == ("on", "on") and synchronous_commit in (
+        "on",
+        "remote_write",
+        "remote_apply",
+    )
+    words = f"fsync {fsync}, full_page_writes {full_page_writes}, synchronous_commit {synchronous_commit}"
+    yield _faulty(place, "durability", durable, words, "Set all three to on: committed jobs could be lost.")
+    migrated = public.is_migrated(alias)
+    yield _faulty(
+        place, "migrations", migrated, "current" if migrated else "to be run", "Run manage.py migrate."
+    )
+    yield _faulty(
+        place, "autovacuum", autovacuum == "on", autovacuum, "Set it to on: hot tables would only grow."
+    )
+    yield _clock(place, max(asked_at - clock, clock - answered_at, 0.0))
+    yield _share(
+        place,
+        "connections",
+        connections,
+        connections_max,
+        "Raise max_connections, or lower JOBS_POOL_CONNECTIONS.",
+    )
+    yield _share(
+        place,
+        "transaction ids",
+        xid_age,
+        xid_age_max * 2,
+        "Find what keeps vacuum from freezing rows (horizon below).",
+    )
+    if standbys_wanted:
+        fix = (
+            "Commits wait for a standby that is away: start it, or take it out of synchronous_standby_names."
+        )
+        yield _faulty(place, "standby", standbys > 0, f"{standbys} attached", fix)
+    yield _horizon(place, alias)
+
+
+def _faulty(place: str, check: str, is_well: bool, value: str, fix: str) -> Finding:
+    return Finding(place, check, value) if is_well else Finding(place, check, value, Verdict.WRONG, fix)
+
+
+def _clock(place: str, off_s: float) -> Finding:
+    verdict = judged(off_s, CLOCK_SECONDS)
+    fix = "Synchronise both clocks; leases are judged by the server's." if verdict else ""
+    return Finding(place, "clock", f"{off_s:.1f} s off this machine's", verdict, fix)
+
+
+def _share(place: str, check: str, used: int, most: int, fix: str) -> Finding:
+    verdict = judged(used / most, CONNECTIONS_SHARE)
+    return Finding(place, check, f"{used:,} of {most:,}", verdict, fix if verdict else "")
+
+
+def _horizon(place: str, alias: str) -> Finding:
+    """The session that pins the horizon, by name: dead rows of hot tables stay while it lasts."""
+    found = sql.rows("jobsplatform/doctor_horizon", {}, alias=alias)
+    if not found:
+        return Finding(place, "horizon", "nobody holds it")
+    who, detail, seconds = found[0]
+    if seconds is None:
+        return Finding(
+            place, "horizon", f"{who} ({detail})", Verdict.LOOK, "Drop the slot if nobody reads it."
+        )
+    verdict = judged(seconds, HORIZON_SECONDS)
+    fix = (
+        f"End it: SELECT pg_terminate_backend({who.split()[-1]});"
+        if who.startswith("session")
+        else "Commit it or roll it back."
+    )
+    return Finding(
+        place, "horizon", f"{who} for {seconds:,.0f} s ({detail})", verdict, fix if verdict else ""
+    )
