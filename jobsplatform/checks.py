@@ -50,6 +50,9 @@ def unsafe_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[C
     if not settings.HTTPS and not set(settings.ALLOWED_HOSTS) <= LOOPBACK:
         hint = "Put a TLS proxy in front and set JOBSPLATFORM_HTTPS."
         found.append(Warning("Tokens would travel unencrypted.", hint=hint, id="jobsplatform.W001"))
+    if settings.JOBS_POST_LOOPBACK and not set(settings.ALLOWED_HOSTS) <= LOOPBACK:
+        hint = "Unset JOBS_POST_LOOPBACK: it is for development."
+        found.append(Error("Tenants could call services of this machine.", hint=hint, id="jobsplatform.E008"))
     return found
 
 

@@ -74,6 +74,21 @@ class ApiToken(models.Model):
         return f"jp_{self.public_id}"
 
 
+class SigningSecret(models.Model):
+    """That a tenant's secret of this number signs its outgoing calls; the secret itself is derived, not stored."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    number = models.PositiveIntegerField(validators=[MinValueValidator(1)])
+    ends_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "number"], name="signing_secret_once")]
+
+    def __str__(self) -> str:
+        return f"signing secret {self.number} of {self.tenant}"
+
+
 class Quota(models.Model):
     """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
 

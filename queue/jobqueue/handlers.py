@@ -1,4 +1,4 @@
-"""Handlers of the demo. Each shows one way in which a job can go, on real input.
+"""The built-in kind `http.post`, and the handlers of the demo: each shows one way in which a job can go.
 
 `text.index` and `http.call` are what real work looks like; the `demo.…` kinds fail in the ways that jobs fail.
 """
@@ -22,11 +22,14 @@ from django.core import signing
 
 from jobqueue import JobContext, Permanent, Release, Transient, Uncertain, handler
 from jobqueue.demo import TENANTS, folders, receiver_file
+from jobqueue.posting import kind, payload
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 CALL_SECONDS_MAX: Final = 5
 SLEEP_SECONDS_MAX: Final = 300
 GRANT_SALT: Final = "jobqueue.text.index"
+
+handler(payload.KIND)(kind.post)
 
 
 # text.index

@@ -99,6 +99,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
     "jobsplatform.E003": {"DATABASE_URL": "postgresql://db.example.org/jobs", "SECRETS_NAMED": False},
     "jobsplatform.E004": {"TOKEN_PEPPER": b"short"},
     "jobsplatform.E005": {"JOBS_DRAIN_SECONDS": 5},
+    "jobsplatform.E008": {"JOBS_POST_LOOPBACK": True, "ALLOWED_HOSTS": ["jobs.example.org"]},
     "jobsplatform.W001": {"ALLOWED_HOSTS": ["jobs.example.org"], "HTTPS": False},
 }
 
