@@ -11,15 +11,23 @@ from jobsplatform_client.errors import (
 )
 from jobsplatform_client.retry import Retry
 from jobsplatform_client.values import ABSENT, Accepted, Job, JobFilter, Lease, Message, NewJob
+from jobsplatform_client.worker.context import AsyncJobContext, JobContext
+from jobsplatform_client.worker.outcomes import Done, Overload, Permanent, Release, Transient, Uncertain
+from jobsplatform_client.worker.tasks import AsyncWorker
+from jobsplatform_client.worker.threads import Worker
 
 __all__ = [
     "ABSENT",
     "Accepted",
     "AsyncClient",
+    "AsyncJobContext",
     "AsyncMessageQueue",
+    "AsyncWorker",
     "BatchIncomplete",
     "Client",
+    "Done",
     "Job",
+    "JobContext",
     "JobFilter",
     "JobsPlatformError",
     "Lease",
@@ -27,7 +35,13 @@ __all__ = [
     "Message",
     "MessageQueue",
     "NewJob",
+    "Overload",
+    "Permanent",
     "Refused",
+    "Release",
     "Retry",
+    "Transient",
+    "Uncertain",
     "Unreachable",
+    "Worker",
 ]

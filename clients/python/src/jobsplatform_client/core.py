@@ -173,10 +173,10 @@ class Core:
 
     # Working
 
-    def claim(self, **members: Any) -> Conversation[Claimed]:
+    def claim(self, tries: Tries | None = None, **members: Any) -> Conversation[Claimed]:
         """`members` are the body's; None stands for absent. A `claim_key` is made up where none is given."""
         body = {"claim_key": new_key(), **given(members)}
-        answer = yield from self.post("/v1/leases/claim", body)
+        answer = yield from self.post("/v1/leases/claim", body, tries)
         server_time = datetime.fromisoformat(answer["server_time"])
         return Claimed(tuple(Lease.of(one) for one in answer["leases"]), server_time)
 
