@@ -32,6 +32,7 @@ BEAT_S: Final = 0.25  # between two looks at what must be renewed
 ANSWER_S: Final = 5.0
 GIVE_BACK: Final = Retry(give_up_after_s=5.0)  # a lease that cannot be given back lapses
 BEAT: Final = Retry(give_up_after_s=0.0)  # one try; what is left of the lease says when the next is due
+ONCE_S: Final = 0.2  # between claims that do not wait
 IDLE: Final = Retry(first_s=0.5, cap_s=5.0)  # waits after claims that came back empty before their time
 
 # A claim that is refused so would be refused again: the worker ends and says why.
@@ -54,8 +55,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.prefetch < 0:
             raise ValueError("concurrency is at least 1, prefetch at least 0")
-        if not 0 <= self.wait_s <= 20:
-            raise ValueError("wait_s is 0 to 20 seconds")
+        if not 1 <= self.wait_s <= 20:
+            raise ValueError("wait_s is 1 to 20 seconds")
 
     @property
     def claim_ends_s(self) -> float:
@@ -180,7 +181,9 @@ class Desk:
         if found or (wait_s and took_s >= wait_s / 2):
             self._empty = 0
             return 0.0
-        self._empty += 1  # the platform is ending, or `wait_s` is 0: never a tight loop
+        if not wait_s:
+            return ONCE_S
+        self._empty += 1  # the platform is ending: never a tight loop
         return IDLE.wait_s(self._empty, self.core.chance)
 
     def begin(self, held: Held) -> Conversation[bool]:

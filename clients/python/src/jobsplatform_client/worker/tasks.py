@@ -97,7 +97,9 @@ class AsyncWorker:
 
     async def run_until_idle(self) -> None:
         """Work until nothing is claimable and nothing runs: for tests, and for cron."""
-        self._is_once = True
+        self._is_once, self._failure = True, None
+        for event in (self._ending, self._hurry):
+            event.clear()
         await self.run(handle_signals=False)
 
     def drain(self) -> None:
@@ -161,7 +163,7 @@ class AsyncWorker:
     async def _claim(self, kinds: list[str], room: int) -> None:
         wait_s = 0 if self._is_once else self._options.wait_s
         clock = asyncio.get_running_loop().time
-        began = clock()
+        was_idle, began = not (self._waiting or self._running), clock()
         taken = await self._client.run(self._desk.claim(kinds, room, wait_s=wait_s), self._pause)
         if self._ending.is_set():
             for held in taken:
@@ -169,7 +171,7 @@ class AsyncWorker:
             return
         self._waiting.extend(taken)
         self._start()
-        if self._is_once and not (taken or self._waiting or self._running):
+        if self._is_once and was_idle and not taken:
             self.drain()
         await self._pause(self._desk.idle_s(len(taken), clock() - began, wait_s))
 

@@ -40,7 +40,7 @@ class Worker:
     """Runs handlers for jobs of one platform until it is told to drain.
 
     `concurrency`: handlers that run side by side. `prefetch`: further leases held ready; they are given back when
-    urgent work waits elsewhere. `lease_s`: the queue's where it is None. `wait_s`: of one long poll, at most 20.
+    urgent work waits elsewhere. `lease_s`: the queue's where it is None. `wait_s`: of one long poll, 1 to 20.
     `max_priority`: the largest band index to take. `grace_s`: how long a drain waits for running handlers; after
     that their jobs are given back, uncharged.
     """
@@ -103,7 +103,9 @@ class Worker:
 
     def run_until_idle(self) -> None:
         """Work until nothing is claimable and nothing runs: for tests, and for cron."""
-        self._is_once = True
+        self._is_once, self._failure = True, None
+        for event in (self._ending, self._hurry, self._over):
+            event.clear()
         self.run()
 
     def drain(self) -> None:
@@ -186,7 +188,7 @@ class Worker:
 
     def _claim(self, kinds: list[str], room: int) -> None:
         wait_s = 0 if self._is_once else self._options.wait_s
-        began = time.monotonic()
+        was_idle, began = not (self._waiting or self._running), time.monotonic()
         taken = self._client.run(self._desk.claim(kinds, room, wait_s=wait_s), self._pause)
         if self._ending.is_set():
             for held in taken:
@@ -195,7 +197,7 @@ class Worker:
         with self._turn:
             self._waiting.extend(taken)
             self._turn.notify_all()
-            if self._is_once and not (taken or self._waiting or self._running):
+            if self._is_once and was_idle and not taken:
                 self._ending.set()
         self._pause(self._desk.idle_s(len(taken), time.monotonic() - began, wait_s))
 
