@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from jobqueue import policies
 from jobqueue.api import names
-from jobqueue.api.bodies import BAND_MAX, DEFAULT_QUEUE, QUEUE_CHARS_MAX
-from jobqueue.api.calls import queue_in_body, require_queue, scope_of
+from jobqueue.api.calls import require_queue, scope_of
 from jobqueue.ids import format_id
-from jobqueue.limits import PAYLOAD_BYTES_MAX
-from jobqueue.schedules import expressions, preview, reads, register, runs
+from jobqueue.schedules import asking, expressions, preview, reads, register, runs
 from jobqueue.schedules.reads import ScheduleView
-from jobqueue.schedules.register import NewSchedule
 from jobqueue.schedules.words import words as in_words
 from jobqueue.states import MissedPolicy, OverlapPolicy
 from jobsplatform import cursors
 from jobsplatform.errors import NotFound
 from jobsplatform.fields import (
-    Boolean,
-    Choice,
-    Field,
-    IndexOrName,
     Instant,
     Integer,
-    Json,
-    Name,
     Schema,
-    Text,
 )
 from jobsplatform.http import Call, Endpoint, Reply, listing, splice
 from jobsplatform.instants import format_instant, format_optional
@@ -47,47 +37,11 @@ from jobsplatform.schemas import (
 )
 from jobsplatform.shapes import Shape
 
-NAME_CHARS_MAX: Final = 200
-ZONE_CHARS_MAX: Final = 64
 NEXT_MAX: Final = 100
 NEXT_DEFAULT: Final = 5
 _ID: Final = re.compile("[1-9][0-9]{0,17}").fullmatch
 
 
-def _fields(*, is_new: bool) -> list[Field]:
-    """The members of a schedule; in a change all are optional, and an absent one stays as it is."""
-
-    def default(value: Any) -> Any:
-        return value if is_new else None
-
-    return [
-        Text(name="name", required=is_new, not_blank=True, chars_min=1, chars_max=NAME_CHARS_MAX),
-        Name(name="kind", required=is_new, doc="The handler that its jobs need."),
-        Text(
-            name="cron",
-            required=is_new,
-            chars_min=1,
-            chars_max=expressions.CHARS_MAX,
-            doc="Five fields: minute, hour, day of the month, month, day of the week.",
-        ),
-        Text(name="queue", chars_min=1, chars_max=QUEUE_CHARS_MAX, default=default(DEFAULT_QUEUE)),
-        Json(name="payload", bytes_max=PAYLOAD_BYTES_MAX, default=default("null")),
-        IndexOrName(name="priority", high=BAND_MAX, doc="Default: the queue's."),
-        Text(
-            name="timezone",
-            chars_min=1,
-            chars_max=ZONE_CHARS_MAX,
-            default=default("UTC"),
-            doc="Exactly a name of the tz database.",
-        ),
-        Choice(name="missed", choices=MissedPolicy.values, default=default(MissedPolicy.ONE.value)),
-        Choice(name="overlap", choices=OverlapPolicy.values, default=default(OverlapPolicy.ALLOW.value)),
-        Boolean(name="enabled", default=default(True)),
-    ]
-
-
-NEW_SCHEDULE: Final = Shape("NewSchedule", *_fields(is_new=True))
-CHANGED_SCHEDULE: Final = Shape("ScheduleChange", *_fields(is_new=False))
 RUN_NOW: Final = Shape("RunNow")
 NEXT: Final = Shape(
     "NextFires",
@@ -131,28 +85,13 @@ class ScheduleEndpoint(Endpoint):
 class CreateSchedule(ScheduleEndpoint):
     """Make a schedule. 201: it is durable, and fires from its next instant on."""
 
-    body = NEW_SCHEDULE
+    body = asking.NEW_SCHEDULE
     takes_idempotency_key = True
     replies = {201: SCHEDULE}
 
     def check(self, call: Call) -> None:
-        values = call.body
-        expressions.rule(values["cron"], values["timezone"])
-        queue = queue_in_body(values["queue"])
         assert call.tenant is not None, "the endpoint needs a tenant"
-        self.new = NewSchedule(
-            tenant_id=call.tenant.id,
-            queue=queue,
-            name=values["name"],
-            kind=values["kind"],
-            cron=values["cron"],
-            timezone=values["timezone"],
-            payload=values["payload"],
-            priority=queue.priority(values["priority"]),
-            missed=values["missed"],
-            overlap=values["overlap"],
-            is_enabled=values["enabled"],
-        )
+        self.new = asking.new_schedule(call.body, call.tenant.id)
 
     def act(self, call: Call) -> Reply:
         require_queue(call, self.new.queue)
@@ -189,35 +128,20 @@ class ShowSchedule(ScheduleEndpoint):
 class ChangeSchedule(ScheduleEndpoint):
     """Change what is given. Another expression or zone, or an end of a pause, begins with the next instant from now."""
 
-    body = CHANGED_SCHEDULE
+    body = asking.CHANGED_SCHEDULE
     replies = {200: SCHEDULE}
 
     def check(self, call: Call) -> None:
-        values = call.body
-        self.queue = None if values["queue"] is None else queue_in_body(values["queue"])
-        if values["cron"] is not None:
-            expressions.fields(values["cron"])
-        if values["timezone"] is not None:
-            expressions.zone(values["timezone"])
+        self.queue = asking.check_change(call.body)
 
     def act(self, call: Call) -> Reply:
         scope = scope_of(call)
         if self.queue is not None:
             require_queue(call, self.queue)
-        changes = self._changes(call.body, reads.find(asked_for(call), scope=scope).queue.name)
-        changed = register.change(
-            asked_for(call), changes, queue=self.queue, scope=scope, actor=call.known.actor
-        )
+        row = reads.find(asked_for(call), scope=scope)
+        changes = asking.changes(call.body, self.queue or policies.by_name(row.queue.name))
+        changed = register.change(row.pk, changes, queue=self.queue, scope=scope, actor=call.known.actor)
         return Reply(200, shown(changed))
-
-    def _changes(self, values: Mapping[str, Any], present_queue: str) -> dict[str, Any]:
-        """What is given, in the register's words. Raises Invalid for a band that the queue does not have."""
-        changes = {"is_enabled" if name == "enabled" else name: value for name, value in values.items()}
-        changes.pop("queue")
-        if changes["priority"] is not None:
-            queue = self.queue or queue_in_body(present_queue)
-            changes["priority"] = queue.priority(changes["priority"])
-        return {name: value for name, value in changes.items() if value is not None}
 
 
 class DeleteSchedule(ScheduleEndpoint):
