@@ -26,6 +26,7 @@ ROUTINE: Final = frozenset(
     {
         "enqueued",
         "promoted",
+        "fired",
         "claimed",
         "renewed",
         "completed",
@@ -51,6 +52,8 @@ WORRYING: Final = frozenset(
         "settle_rejected",
         "worker_loop_failed",
         "quota_warning",
+        "fires_missed",
+        "schedule_unreadable",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

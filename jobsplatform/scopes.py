@@ -56,6 +56,14 @@ TABLE: Final[dict[str, Access]] = {
     "GET /v1/dlq/{job_id}": _any_of(READ, with_payload=(REDRIVE,)),
     "POST /v1/dlq/{job_id}/corrections": _any_of(REDRIVE),
     "POST /v1/dlq/{job_id}/redrive": _any_of(REDRIVE),
+    # schedules
+    "GET /v1/schedules": _any_of(SCHEDULE),
+    "POST /v1/schedules": _any_of(SCHEDULE),
+    "GET /v1/schedules/{schedule_id}": _any_of(SCHEDULE),
+    "PATCH /v1/schedules/{schedule_id}": _any_of(SCHEDULE),
+    "DELETE /v1/schedules/{schedule_id}": _any_of(SCHEDULE),
+    "POST /v1/schedules/{schedule_id}/run-now": _any_of(SCHEDULE),
+    "GET /v1/schedules/{schedule_id}/next": _any_of(SCHEDULE),
     # tenant
     "GET /v1/tenant": _any_of(READ),
     "GET /v1/tokens": _any_of(ADMIN),

@@ -540,3 +540,7 @@ class Horizon(models.Model):
 
     def __str__(self) -> str:
         return str(self.at)
+
+
+# Schedules have a file of their own; Django finds an app's models through this one.
+from jobqueue import schedule_models as schedule_models  # noqa: E402

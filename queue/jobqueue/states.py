@@ -61,3 +61,25 @@ class DeadReason(models.TextChoices):
     UNCERTAIN = "uncertain"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     RELEASED_TOO_OFTEN = "released_too_often"
+
+
+class MissedPolicy(models.TextChoices):
+    """What becomes of a schedule's fires that nobody could make in time."""
+
+    SKIP = "skip"
+    ONE = "one"
+    ALL = "all"
+
+
+class OverlapPolicy(models.TextChoices):
+    """Whether a schedule fires while a job of its earlier fires waits or runs."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+
+
+class FireOutcome(models.TextChoices):
+    """What came of a fire: a job, or nothing because an earlier one was not done."""
+
+    FIRED = "fired"
+    OVERLAP = "overlap"

@@ -91,6 +91,8 @@ STATE_WORDS = {
         states.ResultOutcome,
         states.ErrorClass,
         states.DeadReason,
+        states.OverlapPolicy,
+        states.FireOutcome,
     )
     for word in choices.values
 }
@@ -105,6 +107,9 @@ OTHER_WORDS = {
     "deadline_in_past",
     "due_after_deadline",
     "unadmitted",
+    # why a schedule's fire makes no job; jobqueue.schedules knows each
+    "homeless",
+    "repeated",
     *State().to_json(),
     # faults that fsck names
     "nowhere",

@@ -17,6 +17,7 @@ from tests.api_cast import Api, caller, code
 
 NOT_API = {"", "admin", "admin/", "docs"}  # pages for people
 FOREIGN_MEMBERS = ("tenant", "tenant_id", "state", "attempt", "result_hash", "created_at", "id")
+IDS = ("job_id", "token_id", "schedule_id")
 RECEIPT = {"generation": 1, "lease_token": "AAAAAAAAAAAAAAAAAAAAAA"}
 
 
@@ -53,6 +54,13 @@ SAMPLES = {
     "GET /v1/dlq/{job_id}": Sample(),
     "POST /v1/dlq/{job_id}/corrections": Sample({"note": "n", "payload": 1}, frozenset({201})),
     "POST /v1/dlq/{job_id}/redrive": Sample({"note": "n"}, frozenset({201, 409})),
+    "GET /v1/schedules": Sample(),
+    "POST /v1/schedules": Sample({"name": "n", "kind": "a", "cron": "0 0 1 1 *"}, frozenset({201})),
+    "GET /v1/schedules/{schedule_id}": Sample(),
+    "PATCH /v1/schedules/{schedule_id}": Sample({"name": "m"}),
+    "DELETE /v1/schedules/{schedule_id}": Sample(own=frozenset({204})),
+    "POST /v1/schedules/{schedule_id}/run-now": Sample({}, frozenset({201})),
+    "GET /v1/schedules/{schedule_id}/next": Sample(),
     "GET /v1/tenant": Sample(),
     "GET /v1/tokens": Sample(),
     "POST /v1/tokens": Sample({"scopes": ["read"]}, frozenset({201})),
@@ -63,6 +71,7 @@ PROTECTED = [
     name for name, access in scopes.TABLE.items() if not access.is_open and not access.is_open_on_loopback
 ]
 WITH_ID = [name for name in PROTECTED if "{" in name]
+OF_A_TENANT = [name for name in PROTECTED if "/v1/schedules" in name]  # whose tenant a fleet token must name
 WITHOUT_ID = [name for name in PROTECTED if "{" not in name]
 
 
@@ -114,7 +123,7 @@ class World:
 
     def url(self, name: str, whose: str) -> str:
         path = name.split()[1]
-        for key, value in self.ids.get(whose, {"job_id": whose, "token_id": whose}).items():
+        for key, value in self.ids.get(whose, dict.fromkeys(IDS, whose)).items():
             path = path.replace(f"{{{key}}}", value)
         return path
 
@@ -129,7 +138,11 @@ def world(db: None) -> World:
     ids = {}
     for slug, api in (("acme", acme), ("globex", globex)):
         token = api.post("/v1/tokens", {"scopes": ["read"], "name": f"canary-{slug}"}).json()
-        ids[slug] = {"job_id": api.kill(payload={"canary": slug}), "token_id": token["id"]}
+        schedule = api.post(
+            "/v1/schedules", SAMPLES["POST /v1/schedules"].body | {"payload": f"canary-{slug}"}
+        ).json()
+        job_id = api.kill(payload={"canary": slug})
+        ids[slug] = {"job_id": job_id, "token_id": token["id"], "schedule_id": schedule["id"]}
     return World(acme, globex, ids)
 
 
@@ -220,11 +233,24 @@ def test_a_tenants_token_cannot_name_another_tenant(world: World, subtests: pyte
     assert rows() == before
 
 
-@pytest.mark.parametrize("name", WITH_ID)
+@pytest.mark.parametrize("name", [name for name in WITH_ID if name not in OF_A_TENANT])
 def test_a_fleet_token_reaches_every_tenant_or_only_the_one_that_it_names(world: World, name: str) -> None:
     named = caller(None, headers={"Jobsplatform-Tenant": "globex"})
     assert code(world.call(named, name, "acme")) == (404, "not_found")
     assert world.call(caller(None), name, "acme").status_code in SAMPLES[name].own
+
+
+@pytest.mark.parametrize("name", OF_A_TENANT)
+def test_a_fleet_token_must_say_whose_schedules_it_means(world: World, name: str) -> None:
+    assert code(world.call(caller(None), name, "acme")) == (400, "tenant_required")
+    named = caller(None, headers={"Jobsplatform-Tenant": "acme"})
+    assert world.call(named, name, "acme").status_code in SAMPLES[name].own
+
+
+@pytest.mark.parametrize("name", [name for name in OF_A_TENANT if name in WITH_ID])
+def test_a_fleet_token_reaches_no_schedule_of_another_tenant_than_it_names(world: World, name: str) -> None:
+    named = caller(None, headers={"Jobsplatform-Tenant": "globex"})
+    assert code(world.call(named, name, "acme")) == (404, "not_found")
 
 
 def test_a_token_of_other_queues_does_not_see_the_job(world: World, subtests: pytest.Subtests) -> None:

@@ -76,6 +76,7 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
     acme = caller("acme")
     dead = acme.kill(payload={"n": 1})
     job_id = acme.enqueue(request_key="K")
+    schedule_id = acme.post("/v1/schedules", {"name": "n", "kind": "a", "cron": "0 9 * * *"}).json()["id"]
     calls: list[tuple[str, str, Any]] = [
         ("POST /v1/jobs", "/v1/jobs", {"kind": "a", "payload": 1}),
         ("POST /v1/jobs", "/v1/jobs", {"kind": "a", "payload": {}, "request_key": "K"}),
@@ -95,6 +96,13 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
         ("GET /v1/jobs/{job_id}/result", f"/v1/jobs/{dead}/result", None),
         ("GET /v1/jobs/{job_id}/why", f"/v1/jobs/{job_id}/why", None),
         ("GET /v1/jobs/{job_id}/why", f"/v1/jobs/{dead}/why", None),
+        ("POST /v1/schedules", "/v1/schedules", {"name": "n", "kind": "a", "cron": "0 9 * * *"}),
+        ("POST /v1/schedules", "/v1/schedules", {"name": "n", "kind": "a", "cron": "never"}),
+        ("GET /v1/schedules", "/v1/schedules", None),
+        ("GET /v1/schedules/{schedule_id}", f"/v1/schedules/{schedule_id}", None),
+        ("PATCH /v1/schedules/{schedule_id}", f"/v1/schedules/{schedule_id}", {"enabled": False}),
+        ("POST /v1/schedules/{schedule_id}/run-now", f"/v1/schedules/{schedule_id}/run-now", None),
+        ("GET /v1/schedules/{schedule_id}/next", f"/v1/schedules/{schedule_id}/next", None),
         ("GET /v1/tenant", "/v1/tenant", None),
         ("GET /v1/tokens", "/v1/tokens", None),
         ("POST /v1/tokens", "/v1/tokens", {"scopes": ["read"]}),

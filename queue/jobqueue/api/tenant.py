@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobqueue import usage
 from jobqueue.api.wire import Members
+from jobqueue.schedules import reads as schedules
 from jobsplatform.http import Call, Endpoint, Reply
 from jobsplatform.schemas import NUMBER, NUMBER_OR_NULL, TEXT, TEXT_OR_NULL, TRUTH, described
 from tenants.models import Quota
@@ -20,7 +21,7 @@ QUOTA = described(
     },
 )
 USAGE = described("Usage", {"running": NUMBER, "waiting": NUMBER})
-COUNTED = {"max_running": usage.running, "max_depth": usage.waiting}
+COUNTED = {"max_running": usage.running, "max_depth": usage.waiting, "max_schedules": schedules.count}
 
 
 class ShowTenant(Endpoint):

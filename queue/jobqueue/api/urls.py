@@ -1,8 +1,8 @@
-"""The routes of jobs, leases and usage."""
+"""The routes of jobs, leases, schedules and usage."""
 
 from django.urls import path
 
-from jobqueue.api import producing, tenant, working
+from jobqueue.api import producing, schedules, tenant, working
 from jobsplatform.http import route
 
 urlpatterns = [
@@ -19,5 +19,12 @@ urlpatterns = [
     path("jobs/<str:job_id>/release", route(POST=working.Release)),
     path("leases/claim", route(POST=working.Claim)),
     path("leases/settle", route(POST=working.Settle)),
+    path("schedules", route(GET=schedules.ListSchedules, POST=schedules.CreateSchedule)),
+    path(
+        "schedules/<str:schedule_id>",
+        route(GET=schedules.ShowSchedule, PATCH=schedules.ChangeSchedule, DELETE=schedules.DeleteSchedule),
+    ),
+    path("schedules/<str:schedule_id>/run-now", route(POST=schedules.RunNow)),
+    path("schedules/<str:schedule_id>/next", route(GET=schedules.ShowNext)),
     path("tenant", route(GET=tenant.ShowTenant)),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jobqueue import upkeep
+from jobqueue.schedules import answers, firing
 from jobsplatform.loop import LoopCommand, Pass
 
 REAP_LIMIT = 1_000  # leases a pass; more waiting: the next pass follows at once
@@ -25,4 +26,6 @@ class Command(LoopCommand):
                 full=SWEEP_LIMIT,
             ),
             Pass("purge", lambda: upkeep.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+            Pass("purge_fires", lambda: firing.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+            Pass("purge_answers", lambda: answers.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
         ]

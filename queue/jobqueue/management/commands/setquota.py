@@ -52,8 +52,6 @@ class Command(VerbCommand):
 def _without_effect(quota: Quota) -> list[str]:
     """What is stored and binds nobody yet."""
     notes = []
-    if quota.max_schedules is not None:
-        notes.append("max_schedules has no effect yet: this version has no schedules.")
     if quota.enqueue_burst is not None and quota.enqueue_rate_per_s is None:
         notes.append("enqueue_burst has no effect without enqueue_rate_per_s.")
     return notes
