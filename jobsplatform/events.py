@@ -35,6 +35,7 @@ ROUTINE: Final = frozenset(
         "purged",
         "expired",
         "refused",
+        "campaign_advanced",
     }
 )
 WORRYING: Final = frozenset(
@@ -51,6 +52,8 @@ WORRYING: Final = frozenset(
         "settle_rejected",
         "worker_loop_failed",
         "quota_warning",
+        "campaign_stopped",
+        "dead_letters_growing",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.
