@@ -12,7 +12,8 @@ INSERT INTO dlq_campaignpart (
     campaign_id, version, is_open, ceiling, matches, is_capped, seen_to, is_exhausted, redriven, skipped, succeeded,
     failed, ended, tokens, filled_at, followed_to
 )
-SELECT %(campaign_id)s::bigint, %(version)s::bigint, %(is_open)s::boolean, least(matches, %(canary)s::int),
+SELECT %(campaign_id)s::bigint, %(version)s::bigint, %(is_open)s::boolean,
+    CASE WHEN %(canary)s::int IS NOT NULL THEN least(matches, %(canary)s::int) END,
     least(matches, %(limit)s::int), matches > %(limit)s::int, 0, false, 0, '{}', 0, 0, 0, 0,
     %(frozen_at)s::timestamptz, 0
 FROM counted

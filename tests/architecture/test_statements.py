@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.db import connections, transaction
 
+from dlq import states as dlq_states
 from jobqueue import states
 from jobqueue.policy.types import State
 from jobsplatform import sql
@@ -91,6 +92,9 @@ STATE_WORDS = {
         states.ResultOutcome,
         states.ErrorClass,
         states.DeadReason,
+        dlq_states.CampaignState,
+        dlq_states.RedriveOutcome,
+        dlq_states.SkipReason,
     )
     for word in choices.values
 }

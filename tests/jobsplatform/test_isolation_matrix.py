@@ -50,9 +50,16 @@ SAMPLES = {
     "POST /v1/jobs/{job_id}/fail": Sample(RECEIPT | {"error_class": "transient"}, frozenset({409})),
     "POST /v1/jobs/{job_id}/release": Sample(RECEIPT, frozenset({409})),
     "GET /v1/dlq": Sample(),
+    "GET /v1/dlq/groups": Sample(),
+    "POST /v1/dlq/campaigns": Sample({"filter": {"reason": "invalid"}, "note": "n"}, frozenset({201})),
+    "GET /v1/dlq/campaigns/{campaign_id}": Sample(),
+    "POST /v1/dlq/campaigns/{campaign_id}/pause": Sample({}),
+    "POST /v1/dlq/campaigns/{campaign_id}/resume": Sample({}),
+    "POST /v1/dlq/campaigns/{campaign_id}/abort": Sample({}),
     "GET /v1/dlq/{job_id}": Sample(),
     "POST /v1/dlq/{job_id}/corrections": Sample({"note": "n", "payload": 1}, frozenset({201})),
     "POST /v1/dlq/{job_id}/redrive": Sample({"note": "n"}, frozenset({201, 409})),
+    "POST /v1/dlq/{job_id}/fork": Sample({"note": "n", "request_key": "f"}, frozenset({201})),
     "GET /v1/tenant": Sample(),
     "GET /v1/tokens": Sample(),
     "POST /v1/tokens": Sample({"scopes": ["read"]}, frozenset({201})),
@@ -62,6 +69,7 @@ SAMPLES = {
 PROTECTED = [
     name for name, access in scopes.TABLE.items() if not access.is_open and not access.is_open_on_loopback
 ]
+IDS = ("job_id", "token_id", "campaign_id")
 WITH_ID = [name for name in PROTECTED if "{" in name]
 WITHOUT_ID = [name for name in PROTECTED if "{" not in name]
 
@@ -114,7 +122,7 @@ class World:
 
     def url(self, name: str, whose: str) -> str:
         path = name.split()[1]
-        for key, value in self.ids.get(whose, {"job_id": whose, "token_id": whose}).items():
+        for key, value in self.ids.get(whose, dict.fromkeys(IDS, whose)).items():
             path = path.replace(f"{{{key}}}", value)
         return path
 
@@ -129,7 +137,9 @@ def world(db: None) -> World:
     ids = {}
     for slug, api in (("acme", acme), ("globex", globex)):
         token = api.post("/v1/tokens", {"scopes": ["read"], "name": f"canary-{slug}"}).json()
-        ids[slug] = {"job_id": api.kill(payload={"canary": slug}), "token_id": token["id"]}
+        job_id = api.kill(payload={"canary": slug})
+        campaign = api.post("/v1/dlq/campaigns", {"filter": {"kind": "b"}, "note": f"canary-{slug}"}).json()
+        ids[slug] = {"job_id": job_id, "token_id": token["id"], "campaign_id": campaign["id"]}
     return World(acme, globex, ids)
 
 
