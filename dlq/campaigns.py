@@ -271,6 +271,11 @@ _FROM: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def verbs_of(state: str) -> list[str]:
+    """What people may do with a campaign in that state."""
+    return [verb for verb, states in _FROM.items() if state in states]
+
+
 def _change(
     campaign_id: int, verb: str, state: CampaignState, scope: Scope, actor: str, reason: str
 ) -> CampaignView:

@@ -37,13 +37,7 @@ class VerbCommand(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # A flag cut short must not become another: `--payload` would be `--payload-ref`.
         parser = super().create_parser(prog_name, subcommand, **{"allow_abbrev": False, **kwargs})
-
-        def refuse(message: str) -> NoReturn:
-            parser.exit(2, f"{subcommand}: {' '.join(message.split())} (see --help)\n")
-
-        if parser.called_from_command_line:
-            parser.error = refuse  # type: ignore[method-assign]
-        return parser
+        return _refusing_in_one_line(parser, subcommand)
 
     def act(self, options: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -66,6 +60,20 @@ class VerbCommand(BaseCommand):
             sys.exit(1)
         finally:
             _close_idle()
+
+
+def verb_parser(verbs: Any, name: str, **kwargs: Any) -> CommandParser:
+    """The parser of one verb of a command that has several (`verbs`: of `add_subparsers`), as strict as its own."""
+    return _refusing_in_one_line(verbs.add_parser(name, allow_abbrev=False, **kwargs), name)
+
+
+def _refusing_in_one_line(parser: CommandParser, name: str) -> CommandParser:
+    def refuse(message: str) -> NoReturn:
+        parser.exit(2, f"{name}: {' '.join(message.split())} (see --help)\n")
+
+    if parser.called_from_command_line:
+        parser.error = refuse  # type: ignore[method-assign]
+    return parser
 
 
 def _close_idle() -> None:

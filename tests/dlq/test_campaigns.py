@@ -109,7 +109,7 @@ def test_a_job_that_dies_again_is_not_redriven_again() -> None:
 def test_a_clock_that_was_set_back_redrives_nothing_twice() -> None:
     """What died again before the freeze, by a clock that jumped, was redriven by this campaign already."""
     (job_id,) = cast.graveyard(1)
-    made = cast.campaign(now=at(50))
+    cast.campaign(now=at(50))
     pacing.advance(now=at(51))
     CampaignPart.objects.using(SHARD).update(is_exhausted=False, seen_to=0)
     Campaign.objects.update(state="running")
