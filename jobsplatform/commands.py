@@ -7,7 +7,6 @@ refused) or 2 (the command line cannot be read).
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import IntegrityError, ProgrammingError, connections, models
 
 from jobsplatform import strictjson
+from jobsplatform.acting import process_owner
 from jobsplatform.errors import Invalid, JobsPlatformError
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
@@ -85,10 +85,7 @@ def _close_idle() -> None:
 
 def actor() -> str:
     """How the audit names whoever runs a command on this machine."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a user id without a name
-        return f"cli:{os.getuid()}"
+    return process_owner()
 
 
 def names(text: str) -> list[str]:

@@ -214,9 +214,12 @@ def progress_of(made: Campaign) -> CampaignView:
     return campaigns.get(made.pk, scope=FLEET)
 
 
-def correct(job_id: int, *, note: str = "typo", scope: Scope = FLEET, **more: Any) -> corrections.Corrected:
+def correct(
+    job_id: int, *, note: str = "typo", scope: Scope = FLEET, now: datetime | None = None, **more: Any
+) -> corrections.Corrected:
     fields = {"payload": '{"fixed": true}', **more}
-    return corrections.correct(job_id, corrections.NewCorrection(note=note, actor=OPS, **fields), scope=scope)
+    new = corrections.NewCorrection(note=note, actor=OPS, **fields)
+    return corrections.correct(job_id, new, scope=scope, now=now)
 
 
 def redriven(
