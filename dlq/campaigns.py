@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -24,7 +25,7 @@ from dlq.parts import MATCHES_COUNTED_MAX, PartView
 from dlq.states import CampaignState
 from jobqueue.types import Scope
 from jobsplatform import database, sql
-from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound
+from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound, Unavailable
 from tenants import audit
 
 KEY_WINDOW: Final = timedelta(hours=24)  # how long an Idempotency-Key is remembered
@@ -314,7 +315,8 @@ def _settle(campaign: Campaign, verb: str, details: Mapping[str, Any], **values:
             return False
         campaign.refresh_from_db()
         _audit(campaign, verb, actor="platform", reason="", details=details)
-    parts.say(campaign)
+    with suppress(Unavailable):  # a shard that is away hears of it at the dispatcher's next pass
+        parts.say(campaign)
     return True
 
 

@@ -44,10 +44,20 @@ class _Taken(NamedTuple):
 
 
 def advance(now: datetime | None = None) -> int:
-    """One pass over the running campaigns. Returns how many dead letters were redriven."""
+    """One pass over the running campaigns. Returns how many dead letters were redriven.
+
+    A campaign that fails does not hold up the others; the first failure is raised after all had their turn.
+    """
     follow()
-    running = Campaign.objects.filter(state=CampaignState.RUNNING).order_by("pk")[:CAMPAIGNS_MAX]
-    return sum(_step(campaign, now) for campaign in running)
+    redriven, failure = 0, None
+    for campaign in Campaign.objects.filter(state=CampaignState.RUNNING).order_by("pk")[:CAMPAIGNS_MAX]:
+        try:
+            redriven += _step(campaign, now)
+        except JobsPlatformError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return redriven
 
 
 def follow() -> int:
