@@ -109,9 +109,7 @@ def _fork(origin_id: int, job: NewJob, new: NewFork, is_dead: bool, alias: str) 
 
 
 def _repeated(origin_id: int, outcome: Accepted, alias: str) -> Forked:
-    if (
-        dict(sql.rows("dlq/fork_of", {"job_ids": [outcome.job_id]}, alias=alias)).get(outcome.job_id)
-        != origin_id
-    ):
+    rows = sql.rows("dlq/fork_of", {"job_ids": [outcome.job_id]}, alias=alias)
+    if (outcome.job_id, origin_id) not in rows:
         raise RequestKeyConflict(job_id=format_id(outcome.job_id))
     return Forked(outcome.job_id, origin_id, replayed=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jobqueue import policies
 from jobqueue.types import Scope
@@ -22,7 +22,8 @@ GROWTH_FACTOR: Final = 3.0  # times as many as usual
 ALARM_AGAIN_SECONDS: Final = 600  # while it lasts, a process says so again
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Group:
     """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, beyond it `is_capped`."""
 
     fingerprint: str
@@ -67,7 +68,8 @@ def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group]
 def _merged(one: Group, other: Group) -> Group:
     """The same fault on two shards."""
     latest = max(one, other, key=lambda g: g.last_seen)
-    return latest._replace(
+    return replace(
+        latest,
         count=min(one.count + other.count, COUNT_CAP + 1),
         first_seen=min(one.first_seen, other.first_seen),
         kinds=sorted({*one.kinds, *other.kinds}),

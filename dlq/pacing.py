@@ -194,8 +194,8 @@ def _judge(campaign: Campaign) -> None:
     elif canary_ended:
         campaigns.end_canary(campaign, details=details)
     elif not in_canary and all(part.is_exhausted for part in found.values()):
-        details |= {"skipped": dict(view.skipped)}
-        if campaigns.conclude(campaign, CampaignState.DONE, details=details):
+        told = {**details, "skipped": dict(view.skipped)}
+        if campaigns.conclude(campaign, CampaignState.DONE, details=told):
             events.emit("campaign_done", campaign=campaign.pk, count=1)
 
 

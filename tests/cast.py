@@ -185,7 +185,7 @@ def graveyard(
     while len(ids) < count:
         some = min(500, count - len(ids))
         enqueue_many(some, now=now, max_attempts=1, **changes)
-        held = []
+        held: list[Lease] = []
         while len(held) < some:
             held += claim(q, now=now, limit=100)
         kill(held, now=now + timedelta(seconds=1), error_class=error_class)

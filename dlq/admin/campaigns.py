@@ -128,7 +128,7 @@ def start_page(request: HttpRequest) -> HttpResponse:
     require(request, MAY_REDRIVE)
     letters = admin.site.get_model_admin(DeadLetter)
     narrowed = {name.removesuffix("__exact"): value for name, value in request.GET.items()}
-    initial = {name: narrowed[name] for name in FILTER_FIELDS if name in narrowed}
+    initial: dict[str, Any] = {name: narrowed[name] for name in FILTER_FIELDS if name in narrowed}
     form = CampaignForm(request.POST or None, initial=initial)
     intro = "Every dead letter that meets all conditions goes back into its queue, paced, with an audit entry each."
     if request.method == "GET" and initial:

@@ -158,10 +158,11 @@ class Fork(Endpoint):
     replies = {201: wire.FORKED, 200: wire.FORKED}
 
     def check(self, call: Call) -> None:
-        self.key = call.body["request_key"] or call.idempotency_key
-        if self.key is None:
+        key: str | None = call.body["request_key"] or call.idempotency_key
+        if key is None:
             raise Invalid.at("/request_key", "Must be given.", "required")
-        if call.idempotency_key not in (None, self.key):
+        self.key: str = key
+        if call.idempotency_key not in (None, key):
             raise Invalid.at("/request_key", "Differs from the Idempotency-Key header.", "conflict")
 
     def act(self, call: Call) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_campaign_goes_its_way(acme: Api) -> None:
     made = _start(acme, rate_per_s=100, canary=0)
     assert (made["state"], made["matches"], made["filter"]) == ("running", 3, {"reason": "invalid"})
     at = Campaign.objects.get().frozen_at
-    pacing.advance(now=at + cast.timedelta(seconds=2))
+    pacing.advance(now=at + timedelta(seconds=2))
     shown = acme.get(f"{CAMPAIGNS}/{made['id']}").json()
     assert (shown["state"], shown["redriven"], shown["eta_s"]) == ("done", 1, 0)
     assert shown["skipped"] == {"correction_required": 2}

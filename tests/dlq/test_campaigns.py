@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db.models.functions import Now
 
 from dlq import campaigns, pacing, reads
 from dlq.campaigns import CampaignFilter
@@ -436,7 +437,7 @@ def test_a_key_belongs_to_its_tenant() -> None:
 def test_a_key_is_free_after_a_day() -> None:
     cast.buried()
     made = cast.campaign(now=at(9), idempotency_key="k")
-    Campaign.objects.update(created_at=campaigns.Now() - campaigns.KEY_WINDOW)
+    Campaign.objects.update(created_at=Now() - campaigns.KEY_WINDOW)
     assert cast.campaign(now=at(9), idempotency_key="k", rate_per_s=7).pk != made.pk
 
 

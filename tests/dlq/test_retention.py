@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobqueue import fsck, upkeep
+from jobqueue.claiming import Lease
 from tests import cast
 from tests.cast import acme, at
 
@@ -16,7 +17,7 @@ MANY = 100  # of each kind; the slow form of the scenario has ten times as many
 
 def _finish(count: int, *, now: float) -> list[int]:
     cast.enqueue_many(count, now=at(now), kind="done")
-    held: list[cast.Lease] = []
+    held: list[Lease] = []
     while len(held) < count:
         held += cast.claim(now=at(now), limit=100)
     for lease in held:
