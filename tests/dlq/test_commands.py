@@ -46,7 +46,7 @@ def test_groups_and_growth() -> None:
     (line, last) = _dlq("groups").splitlines()
     assert line.split()[1] == "3"
     assert line.endswith("noop: boom")
-    assert last == "1 groups shown."
+    assert last == "1 group shown."
     assert _dlq("growth") == ""
 
 
@@ -68,7 +68,7 @@ def test_correct_then_redrive() -> None:
     )
     out = _dlq("redrive", _name(job_id), "--note", "corrected", "--key", "t-7", "--max-attempts", "9")
     assert "is ready again (redrive 1, audit shard0-" in out
-    assert "ready again already" in _dlq(
+    assert "was made ready by this key before" in _dlq(
         "redrive", _name(job_id), "--note", "corrected", "--key", "t-7", "--max-attempts", "9"
     )
     lease = cast.claim_one(now=None)

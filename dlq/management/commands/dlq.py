@@ -68,7 +68,8 @@ class Command(VerbCommand):
             self.stdout.write(
                 f"{group.fingerprint}  {count:>7}  {format_instant(group.last_seen)}  {kinds}: {_short(group.sample)}"
             )
-        self.stdout.write(f"{len(found)} groups shown" + (", there are more." if more else "."))
+        counted = "1 group" if len(found) == 1 else f"{len(found)} groups"
+        self.stdout.write(f"{counted} shown" + (", there are more." if more else "."))
 
     def act_growth(self, options: dict[str, Any]) -> None:
         for one in groups.growth():
@@ -113,10 +114,9 @@ class Command(VerbCommand):
             max_attempts=_attempts(options["max_attempts"]),
         )
         done = redrive.redrive(parse_id(options["job"]), new, scope=FLEET)
-        again = " already" if done.replayed else ""
+        became = f"was made {done.state} by this key before" if done.replayed else f"is {done.state} again"
         self.stdout.write(
-            f"Job {options['job']} is {done.state} again{again} "
-            f"(redrive {done.redrive_generation}, audit {done.audit_id})."
+            f"Job {options['job']} {became} (redrive {done.redrive_generation}, audit {done.audit_id})."
         )
 
     def act_fork(self, options: dict[str, Any]) -> None:

@@ -27,7 +27,8 @@ class Command(VerbCommand):
         aliases = list(dict.fromkeys(["default", *database.aliases().values()]))
         broken = sum(self._verify(alias) for alias in aliases)
         if broken:
-            self.stderr.write(f"{broken:,} entries were tampered with.")
+            counted = "1 entry was" if broken == 1 else f"{broken:,} entries were"
+            self.stderr.write(f"{counted} tampered with.")
             sys.exit(1)
         if not options["quiet"]:
             self.stdout.write(f"Every seal holds, in {', '.join(aliases)}.")
