@@ -28,7 +28,7 @@ from tenants import audit
 
 BATCH_MATCHES: Final = 500  # dead letters that one batch holds
 WINDOW_IDS: Final = 10_000  # ids that one batch looks at, so that a rare match costs no full scan
-FOLLOW_LIMIT: Final = 2_000  # redrives whose outcome one pass looks up, of one campaign and shard
+FOLLOW_LIMIT: Final = 500  # redrives whose outcome one pass looks up, of one campaign and shard
 CAMPAIGNS_MAX: Final = 100  # that one pass serves
 JUDGED_MIN: Final = 20  # outcomes before the failure share says anything, beside the end of the canary
 

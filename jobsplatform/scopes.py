@@ -55,7 +55,7 @@ TABLE: Final[dict[str, Access]] = {
     "GET /v1/dlq": _any_of(READ),
     "GET /v1/dlq/groups": _any_of(READ),
     "POST /v1/dlq/campaigns": _any_of(REDRIVE),
-    "GET /v1/dlq/campaigns/{campaign_id}": _any_of(REDRIVE),
+    "GET /v1/dlq/campaigns/{campaign_id}": _any_of(READ, REDRIVE),
     "POST /v1/dlq/campaigns/{campaign_id}/pause": _any_of(REDRIVE),
     "POST /v1/dlq/campaigns/{campaign_id}/resume": _any_of(REDRIVE),
     "POST /v1/dlq/campaigns/{campaign_id}/abort": _any_of(REDRIVE),

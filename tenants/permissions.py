@@ -38,7 +38,8 @@ def listen() -> None:
     )
     pre_save.connect(_before_user, sender=user, dispatch_uid="audit.before_user")
     post_save.connect(_after_user, sender=user, dispatch_uid="audit.after_user")
-    post_delete.connect(_user_deleted, sender=user, dispatch_uid="audit.user_deleted")
+    post_delete.connect(_holder_deleted, sender=user, dispatch_uid="audit.user_deleted")
+    post_delete.connect(_holder_deleted, sender=Group, dispatch_uid="audit.group_deleted")
     post_save.connect(_member_saved, sender=Membership, dispatch_uid="audit.member_saved")
     post_delete.connect(_member_deleted, sender=Membership, dispatch_uid="audit.member_deleted")
 
@@ -70,7 +71,7 @@ def _after_user(instance: Any, raw: bool = False, **_: Any) -> None:
         _record(_target(instance), changed)
 
 
-def _user_deleted(instance: Any, **_: Any) -> None:
+def _holder_deleted(instance: Any, **_: Any) -> None:
     _record(_target(instance), {"deleted": True})
 
 

@@ -93,7 +93,9 @@ def start(request: HttpRequest, chosen: CampaignFilter, said: Mapping[str, Any])
         canary=said["canary"],
         stop_at_failure_share=said["stop_at_failure_share"],
     )
-    return campaigns.create(new, scope=FLEET)
+    campaign = campaigns.create(new, scope=FLEET)
+    admin.site.get_model_admin(Campaign).log_addition(request, campaign, f"Started: {campaign.note}")
+    return campaign
 
 
 def started(campaign: Campaign) -> str:

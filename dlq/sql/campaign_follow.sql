@@ -1,6 +1,6 @@
 -- campaign_follow: learn what became of the next redrives of a campaign, going round among those not known yet.
 -- params: campaign_id, limit
--- returns how many became known.  locks: the part (SKIP LOCKED), then redrive rows in id order
+-- returns how many became known.  locks: the part (SKIP LOCKED), under which nobody else tells outcomes
 WITH part AS MATERIALIZED (
         SELECT c.campaign_id, c.followed_to FROM dlq_campaignpart c
         WHERE c.campaign_id = %(campaign_id)s::bigint AND c.redriven > c.succeeded + c.failed + c.ended
@@ -11,7 +11,6 @@ WITH part AS MATERIALIZED (
         FROM part p JOIN dlq_redrive r ON r.campaign_id = p.campaign_id
         WHERE r.outcome IS NULL AND r.job_id > p.followed_to
         ORDER BY r.job_id LIMIT %(limit)s::int
-        FOR UPDATE OF r
     ),
     known AS MATERIALIZED (
         SELECT o.job_id, o.redrive_generation, CASE
@@ -28,6 +27,7 @@ WITH part AS MATERIALIZED (
     told AS (
         UPDATE dlq_redrive r SET outcome = k.outcome FROM known k
         WHERE r.job_id = k.job_id AND r.redrive_generation = k.redrive_generation AND k.outcome IS NOT NULL
+            AND r.outcome IS NULL
         RETURNING r.outcome
     ),
     added AS (

@@ -167,6 +167,7 @@ def test_the_ticked_are_redriven_by_a_campaign() -> None:
     campaign = Campaign.objects.get()
     assert response.headers["Location"] == reverse("admin:dlq_campaign_change", args=[campaign.pk])
     assert (campaign.actor, campaign.job_ids, campaign.first_matches) == ("user:ops", ids[:2], 2)
+    assert LogEntry.objects.get().object_id == str(campaign.pk)
     pacing.advance(now=at(10))
     assert [cast.place(job_id) for job_id in ids] == ["readyjob"] * 2 + ["deadletter"] * 2
 

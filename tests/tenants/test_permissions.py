@@ -38,6 +38,18 @@ def test_groups_and_permissions_of_a_user_are_told() -> None:
     ]
 
 
+def test_rights_that_end_with_a_group_or_a_user_are_told() -> None:
+    user, group = User.objects.create_user("clerk"), Group.objects.create(name="desk")
+    group.user_set.add(user)
+    group.delete()
+    user.delete()
+    assert _told() == [
+        ("group:desk", {"what": "users", "added": ["clerk"]}),
+        ("group:desk", {"deleted": True}),
+        ("user:clerk", {"deleted": True}),
+    ]
+
+
 def test_permissions_of_a_group_are_told() -> None:
     Group.objects.create(name="desk").permissions.set([_permission()])
     assert _told() == [("group:desk", {"what": "permissions", "added": [str(_permission())]})]
