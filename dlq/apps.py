@@ -9,7 +9,10 @@ class DlqConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from dlq import quarantine
+        from dlq import groups, pacing, quarantine
         from jobqueue import hooks
+        from jobsplatform.loop import Pass
 
         hooks.set_quarantine(quarantine.quarantine)
+        hooks.add_pass(lambda: Pass("campaigns", pacing.advance, interval_s=0.25))
+        hooks.add_pass(lambda: Pass("watch_growth", groups.GrowthAlarm().watch, interval_s=15))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from jobqueue.ids import format_id
+from jobqueue.limits import PAYLOAD_BYTES_MAX
 from jobqueue.types import Scope
-from jobsplatform import database, sql
-from jobsplatform.errors import KeyConflict, NotDead, NotFound
+from jobsplatform import database, sql, strictjson
+from jobsplatform.errors import Invalid, KeyConflict, NotDead, NotFound
 from tenants import audit
+
+KEY_SECONDS: Final = 24 * 3_600  # how long an Idempotency-Key is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +47,40 @@ class Corrected:
     replayed: bool = False
 
 
-def correct(job_id: int, new: NewCorrection, *, scope: Scope) -> Corrected:
-    """Add a version, with its audit entry in the same transaction. Raises NotFound, NotDead, KeyConflict."""
+def correct(job_id: int, new: NewCorrection, *, scope: Scope, now: datetime | None = None) -> Corrected:
+    """Add a version, with its audit entry in the same transaction.
+
+    Raises NotFound, NotDead, KeyConflict, Invalid (a payload that its kind does not allow).
+    """
     alias = database.alias_of(job_id)
     if alias is None:
         raise NotFound
-    return sql.in_transaction(alias, lambda: _correct(job_id, new, scope, alias))
+    return sql.in_transaction(alias, lambda: _correct(job_id, new, scope, alias, now))
 
 
-def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corrected:
+def validate(kind: str, payload: str) -> None:
+    """Refuse a payload that a job of `kind` cannot have. Raises Invalid at /payload."""
+    size = len(payload.encode("utf-8", "surrogatepass"))
+    if size > PAYLOAD_BYTES_MAX:
+        raise Invalid.at("/payload", f"Has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are allowed.")
+    try:
+        strictjson.raw(payload)
+    except Invalid as error:
+        raise Invalid.at("/payload", f"A payload of {kind} must be JSON: {error.detail}") from None
+
+
+def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str, now: datetime | None) -> Corrected:
     held = sql.rows("dlq/correction_lock", {"job_id": job_id, **scope.params()}, alias=alias)
     if not held:
         raise NotFound
-    tenant_id, is_dead, redrive_generation = held[0]
-    repeated = sql.rows("dlq/correction_repeat", {"job_id": job_id, "key": new.idempotency_key}, alias=alias)
-    if repeated:
-        version, call_hash, old_hash, new_hash = repeated[0]
-        if bytes(call_hash) != new.call_hash:
-            raise KeyConflict
-        return Corrected(version, old_hash, new_hash, replayed=True)
+    tenant_id, is_dead, redrive_generation, kind = held[0]
+    repeated = _repeated(job_id, new, alias, now)
+    if repeated is not None:
+        return repeated
     if not is_dead:
         raise NotDead
+    if new.payload is not None:
+        validate(kind, new.payload)
     params: dict[str, Any] = {
         "job_id": job_id,
         "redrive_generation": redrive_generation,
@@ -74,6 +91,7 @@ def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corre
         "new_hash": new.new_hash,
         "idempotency_key": new.idempotency_key,
         "call_hash": new.call_hash,
+        "now": now,
     }
     version, old_hash = sql.rows("dlq/correct", params, alias=alias)[0]
     audit.record(
@@ -88,3 +106,18 @@ def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corre
         alias=alias,
     )
     return Corrected(version, old_hash, new.new_hash)
+
+
+def _repeated(job_id: int, new: NewCorrection, alias: str, now: datetime | None) -> Corrected | None:
+    """What an earlier call with this key did; a key whose window is over is free. Raises KeyConflict."""
+    if new.idempotency_key is None:
+        return None
+    key = {"job_id": job_id, "key": new.idempotency_key}
+    rows = sql.rows("dlq/correction_repeat", key | {"window_s": KEY_SECONDS, "now": now}, alias=alias)
+    if not rows:
+        sql.rows("dlq/correction_free_key", key, alias=alias)
+        return None
+    version, call_hash, old_hash, new_hash = rows[0]
+    if bytes(call_hash) != new.call_hash:
+        raise KeyConflict
+    return Corrected(version, old_hash, new_hash, replayed=True)

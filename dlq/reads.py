@@ -53,6 +53,7 @@ class DeadFilter:
     reason: str | None = None
     kind: str | None = None
     fingerprint: str | None = None
+    failed_before: datetime | None = None
 
 
 Place = tuple[datetime, int]  # failed_at and job id: where the next page begins
@@ -110,4 +111,11 @@ def _rows(
         "limit": limit,
         **scope.params(),
     }
-    return [DeadLetterView(*row) for row in sql.rows("dlq/dead_letters", params, alias=alias)]
+    statement = "dlq/dead_letters_of_lanes" if _names_lanes(wanted, scope, job_id) else "dlq/dead_letters"
+    return [DeadLetterView(*row) for row in sql.rows(statement, params, alias=alias)]
+
+
+def _names_lanes(wanted: DeadFilter, scope: Scope, job_id: int | None) -> bool:
+    """Whether a list is of some lanes, or of one error: then it must not wade through all other dead letters."""
+    of_lanes = (scope.tenant_id, scope.queue_ids, wanted.queue_id, wanted.kind, wanted.fingerprint)
+    return job_id is None and any(part is not None for part in of_lanes)

@@ -128,6 +128,7 @@ def _redrive(job_id: int, new: NewRedrive, scope: Scope, alias: str, now: dateti
         "not_before": new.not_before,
         "deadline": new.deadline,
         "max_attempts": new.max_attempts,
+        "campaign_id": None,
         "now": now,
         **scope.params(),
     }

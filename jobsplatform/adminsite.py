@@ -254,6 +254,7 @@ class VerbAdmin(KeysetAdmin):
             try:
                 verb(row)
                 names.append(str(row))
+                self.log_change(request, row, f"{done}.")
             except JobsPlatformError as error:
                 refusals.append(f"{row}: {describe(error)}")
         if names:
@@ -280,15 +281,22 @@ def ask_and_act(
     intro: str,
     form: forms.Form,
     act: Callable[[Mapping[str, Any]], str],
-    back: str,
+    back: str | Callable[[], str],
     submit: str,
     context: Mapping[str, Any] | None = None,
 ) -> HttpResponse:
-    """A page with a form; when it is sent, `act` does the work and answers the message."""
+    """A page with a form; when it is sent, `act` does the work and answers the message.
+
+    What was done is in Django's log of `obj` too, beside the audit. `back` is where to go afterwards.
+    """
+    back_to = back if callable(back) else lambda: back
     if request.method == "POST" and form.is_valid():
         try:
-            messages.success(request, act(form.cleaned_data))
-            return HttpResponseRedirect(back)
+            message = act(form.cleaned_data)
+            messages.success(request, message)
+            if obj.pk is not None:
+                model_admin.log_change(request, obj, message)
+            return HttpResponseRedirect(back_to())
         except JobsPlatformError as error:
             form.add_error(None, describe(error))
     page = {
@@ -298,7 +306,7 @@ def ask_and_act(
         "title": title,
         "intro": intro,
         "form": form,
-        "back": back,
+        "back": back_to(),
         "submit": submit,
         **(context or {}),
     }

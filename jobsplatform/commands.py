@@ -7,7 +7,6 @@ refused) or 2 (the command line cannot be read).
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import IntegrityError, ProgrammingError, connections, models
 
 from jobsplatform import strictjson
+from jobsplatform.acting import process_owner
 from jobsplatform.errors import Invalid, JobsPlatformError
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
@@ -37,13 +37,7 @@ class VerbCommand(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # A flag cut short must not become another: `--payload` would be `--payload-ref`.
         parser = super().create_parser(prog_name, subcommand, **{"allow_abbrev": False, **kwargs})
-
-        def refuse(message: str) -> NoReturn:
-            parser.exit(2, f"{subcommand}: {' '.join(message.split())} (see --help)\n")
-
-        if parser.called_from_command_line:
-            parser.error = refuse  # type: ignore[method-assign]
-        return parser
+        return _refusing_in_one_line(parser, subcommand)
 
     def act(self, options: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -68,6 +62,20 @@ class VerbCommand(BaseCommand):
             _close_idle()
 
 
+def verb_parser(verbs: Any, name: str, **kwargs: Any) -> CommandParser:
+    """The parser of one verb of a command that has several (`verbs`: of `add_subparsers`), as strict as its own."""
+    return _refusing_in_one_line(verbs.add_parser(name, allow_abbrev=False, **kwargs), name)
+
+
+def _refusing_in_one_line(parser: CommandParser, name: str) -> CommandParser:
+    def refuse(message: str) -> NoReturn:
+        parser.exit(2, f"{name}: {' '.join(message.split())} (see --help)\n")
+
+    if parser.called_from_command_line:
+        parser.error = refuse  # type: ignore[method-assign]
+    return parser
+
+
 def _close_idle() -> None:
     """Give connections back, except to a caller in this process that is in a transaction (`call_command`)."""
     for connection in connections.all(initialized_only=True):
@@ -77,10 +85,7 @@ def _close_idle() -> None:
 
 def actor() -> str:
     """How the audit names whoever runs a command on this machine."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a user id without a name
-        return f"cli:{os.getuid()}"
+    return process_owner()
 
 
 def names(text: str) -> list[str]:

@@ -36,6 +36,7 @@ ROUTINE: Final = frozenset(
         "purged",
         "expired",
         "refused",
+        "campaign_advanced",
     }
 )
 WORRYING: Final = frozenset(
@@ -54,6 +55,8 @@ WORRYING: Final = frozenset(
         "quota_warning",
         "fires_missed",
         "schedule_unreadable",
+        "campaign_stopped",
+        "dead_letters_growing",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

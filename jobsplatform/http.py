@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 from structlog.contextvars import bound_contextvars
 
-from jobsplatform import problem, requestid, scopes, strictjson
+from jobsplatform import acting, problem, requestid, scopes, strictjson
 from jobsplatform.errors import (
     FieldError,
     InsufficientScope,
@@ -311,7 +311,7 @@ def listing(name: str, items: Iterable[str], members: Mapping[str, Any]) -> str:
 
 
 class RequestIdMiddleware:
-    """Every answer names its request: by the id that the caller sent, or by a new one."""
+    """Every answer names its request: by the id that the caller sent, or by a new one; so does what is recorded."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -320,12 +320,13 @@ class RequestIdMiddleware:
         sent = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = sent if _REQUEST_ID(sent) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]
-        token = requestid.current.set(request_id)
+        token, served = requestid.current.set(request_id), acting.serving.set(request)
         try:
             with bound_contextvars(request_id=request_id):  # every log line of this request names it
                 response = self.get_response(request)
         finally:
             requestid.current.reset(token)
+            acting.serving.reset(served)
         response["X-Request-ID"] = request_id
         return response
 

@@ -53,6 +53,12 @@ TABLE: Final[dict[str, Access]] = {
     "POST /v1/jobs/{job_id}/release": _any_of(WORK),
     # dead letters
     "GET /v1/dlq": _any_of(READ),
+    "GET /v1/dlq/groups": _any_of(READ),
+    "POST /v1/dlq/campaigns": _any_of(REDRIVE),
+    "GET /v1/dlq/campaigns/{campaign_id}": _any_of(READ, REDRIVE),
+    "POST /v1/dlq/campaigns/{campaign_id}/pause": _any_of(REDRIVE),
+    "POST /v1/dlq/campaigns/{campaign_id}/resume": _any_of(REDRIVE),
+    "POST /v1/dlq/campaigns/{campaign_id}/abort": _any_of(REDRIVE),
     "GET /v1/dlq/{job_id}": _any_of(READ, with_payload=(REDRIVE,)),
     "POST /v1/dlq/{job_id}/corrections": _any_of(REDRIVE),
     "POST /v1/dlq/{job_id}/redrive": _any_of(REDRIVE),
@@ -64,6 +70,7 @@ TABLE: Final[dict[str, Access]] = {
     "DELETE /v1/schedules/{schedule_id}": _any_of(SCHEDULE),
     "POST /v1/schedules/{schedule_id}/run-now": _any_of(SCHEDULE),
     "GET /v1/schedules/{schedule_id}/next": _any_of(SCHEDULE),
+    "POST /v1/dlq/{job_id}/fork": _any_of(ADMIN),
     # tenant
     "GET /v1/tenant": _any_of(READ),
     "GET /v1/tokens": _any_of(ADMIN),

@@ -76,6 +76,27 @@ class ListOf(Field):
         return {"type": "array", "items": item, "minItems": self.low, "maxItems": self.high}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ObjectOf(Field):
+    """An object whose members a shape describes; the value is those members, checked."""
+
+    shape: Shape
+
+    def check(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise Fault("type", "Must be an object.")
+        return value
+
+    def check_members(self, value: dict[str, Any], parent: str) -> Checked:
+        """The object's own members; their faults point below it."""
+        node = Node()
+        node.update(value)
+        return self.shape.check(node, pointer(parent, self.name))
+
+    def schema(self) -> Schema:
+        return self.shape.schema()
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule over several members: told which of `names` are given, it answers whether that is allowed."""
@@ -90,6 +111,10 @@ class Rule:
         if self.allows(len(named)):
             return None
         return FieldError(pointer(parent, named[-1] if named else self.names[0]), self.code, self.detail)
+
+
+def at_least_one(*names: str) -> Rule:
+    return Rule(names, lambda count: count >= 1, f"At least one of {', '.join(names)} must be given.")
 
 
 def exactly_one(*names: str) -> Rule:
@@ -183,6 +208,10 @@ class Shape:
             items = one.check_items(checked, parent)
             errors.extend(items.errors)
             return items.values[one.name]
+        if isinstance(one, ObjectOf):
+            members = one.check_members(checked, parent)
+            errors.extend(members.errors)
+            return members.values
         return checked
 
     def _unknown(self, members: Mapping[str, Any], parent: str) -> list[FieldError]:

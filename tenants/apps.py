@@ -7,3 +7,8 @@ class TenantsConfig(AppConfig):
     name = "tenants"
     verbose_name = "Tenants"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from tenants import permissions
+
+        permissions.listen()

@@ -17,7 +17,9 @@ import psycopg
 from django.conf import settings
 from django.db import connections
 
-from dlq import corrections, redrive
+from dlq import campaigns, corrections, redrive
+from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign
+from dlq.models import Campaign
 from jobqueue import claiming, leases, policies
 from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.enqueue import Accepted, NewJob
@@ -174,9 +176,50 @@ def buried(*, error_class: str = "transient", now: datetime = BEGINNING, **chang
     return lease.job_id
 
 
-def correct(job_id: int, *, note: str = "typo", scope: Scope = FLEET, **more: Any) -> corrections.Corrected:
+def graveyard(
+    count: int, *, now: datetime = BEGINNING, error_class: str = "transient", **changes: Any
+) -> list[int]:
+    """Ids of that many dead letters, which died one second after `now`; nothing else may be waiting."""
+    q = changes.get("queue") or "default"
+    ids: list[int] = []
+    while len(ids) < count:
+        some = min(500, count - len(ids))
+        enqueue_many(some, now=now, max_attempts=1, **changes)
+        held: list[Lease] = []
+        while len(held) < some:
+            held += claim(q, now=now, limit=100)
+        kill(held, now=now + timedelta(seconds=1), error_class=error_class)
+        ids += [lease.job_id for lease in held]
+    return sorted(ids)
+
+
+def kill(
+    held: Sequence[Lease], *, now: datetime, error_class: str = "transient", message: str = "boom"
+) -> None:
+    """End the last attempts of these leases."""
+    calls = [leases.Fail(**key_of(lease), error_class=error_class, message=message) for lease in held]
+    assert all(isinstance(answer, Failed) for answer in leases.fail(calls, now=now))
+
+
+def campaign(
+    *, now: datetime | None = None, scope: Scope = FLEET, chosen: CampaignFilter | None = None, **plan: Any
+) -> Campaign:
+    """A campaign over the exhausted (or what `chosen` says), without a canary unless the plan has one."""
+    values = {"note": "the receiver is back", "actor": OPS, "rate_per_s": 200, "canary": 0, **plan}
+    wanted = chosen or CampaignFilter(reason="exhausted")
+    return campaigns.create(NewCampaign(chosen=wanted, **values), scope=scope, now=now)
+
+
+def progress_of(made: Campaign) -> CampaignView:
+    return campaigns.get(made.pk, scope=FLEET)
+
+
+def correct(
+    job_id: int, *, note: str = "typo", scope: Scope = FLEET, now: datetime | None = None, **more: Any
+) -> corrections.Corrected:
     fields = {"payload": '{"fixed": true}', **more}
-    return corrections.correct(job_id, corrections.NewCorrection(note=note, actor=OPS, **fields), scope=scope)
+    new = corrections.NewCorrection(note=note, actor=OPS, **fields)
+    return corrections.correct(job_id, new, scope=scope, now=now)
 
 
 def redriven(

@@ -1,4 +1,4 @@
-"""Calls of the dead-letter desk: look, correct, redrive."""
+"""Calls of the dead-letter desk about one job: look, correct, redrive, fork."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from dlq import corrections, reads, redrive
+from dlq import corrections, fork, reads, redrive
 from dlq.api import wire
 from dlq.reads import DeadFilter, DeadLetterView, Place
-from jobqueue import policies
+from jobqueue import policies, reveal
 from jobqueue import reads as job_reads
 from jobqueue.api import names
 from jobqueue.api.bodies import QUEUE_CHARS_MAX
@@ -25,7 +25,7 @@ from jobqueue.limits import (
 from jobqueue.states import DeadReason
 from jobsplatform import cursors
 from jobsplatform.errors import Invalid
-from jobsplatform.fields import Choice, Instant, Integer, Json, Name, Text
+from jobsplatform.fields import Choice, Instant, Integer, Json, Key, Name, Text
 from jobsplatform.http import Call, Endpoint, Reply, splice
 from jobsplatform.shapes import Shape, exactly_one
 
@@ -56,6 +56,9 @@ REDRIVE: Final = Shape(
     Instant(name="not_before"),
     Instant(name="deadline", doc="Needed when the job's own has passed."),
     Integer(name="max_attempts", low=1, high=100),
+)
+FORK: Final = Shape(
+    "NewFork", NOTE, Key(name="request_key", doc="Of the new job; the header Idempotency-Key means the same.")
 )
 
 
@@ -93,7 +96,7 @@ class ShowDeadLetter(Endpoint):
         members = shown([reads.dead_letter(job_id, scope=scope)])[0]
         if call.query["include"] is None:
             return Reply(200, members)
-        value, _ = job_reads.payload(job_id, scope=scope)
+        value, _ = reveal.payload(job_id, scope=scope, actor=call.known.actor)
         payload = splice(members.pop("payload"), {"value": value or "null"})
         return Reply(200, splice(members, {"payload": payload}))
 
@@ -145,6 +148,29 @@ class RedriveOne(Endpoint):
         )
         done = redrive.redrive(parse_id(call.path["job_id"]), new, scope=scope_of(call))
         return Reply(200 if done.replayed else 201, wire.redriven(done))
+
+
+class Fork(Endpoint):
+    """Make a new operation of a dead letter, under a new request key; the dead letter stays."""
+
+    body = FORK
+    takes_idempotency_key = True
+    replies = {201: wire.FORKED, 200: wire.FORKED}
+
+    def check(self, call: Call) -> None:
+        key: str | None = call.body["request_key"] or call.idempotency_key
+        if key is None:
+            raise Invalid.at("/request_key", "Must be given.", "required")
+        self.key: str = key
+        if call.idempotency_key not in (None, key):
+            raise Invalid.at("/request_key", "Differs from the Idempotency-Key header.", "conflict")
+
+    def act(self, call: Call) -> Reply:
+        new = fork.NewFork(request_key=self.key, note=call.body["note"], actor=call.known.actor)
+        done = fork.fork(parse_id(call.path["job_id"]), new, scope=scope_of(call))
+        job = next(names.jobs([job_reads.job(done.job_id, scope=scope_of(call))]))
+        location = {"Location": f"/v1/jobs/{job['job_id']}"}
+        return Reply(200 if done.replayed else 201, wire.forked(done, job), location)
 
 
 def shown(views: Sequence[DeadLetterView]) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 -- correct: the next version of a held dead letter's payload.
--- params: job_id, redrive_generation, note, author, payload, payload_ref, new_hash, idempotency_key, call_hash
+-- params: job_id, redrive_generation, note, author, payload, payload_ref, new_hash, idempotency_key, call_hash, now
 -- returns version, old_sha256.  run after correction_lock in the same transaction
 WITH present AS MATERIALIZED (
         SELECT coalesce(c.version, 0) AS version,
@@ -15,7 +15,7 @@ INSERT INTO dlq_correction (
     idempotency_key, call_hash
 )
 SELECT %(job_id)s::bigint, p.version + 1, %(redrive_generation)s::smallint, %(note)s::text, %(author)s::text,
-    clock_timestamp(), %(payload)s::text, %(payload_ref)s::text, coalesce(octet_length(%(payload)s::text), 0), p.sha256,
+    coalesce(%(now)s::timestamptz, clock_timestamp()), %(payload)s::text, %(payload_ref)s::text, coalesce(octet_length(%(payload)s::text), 0), p.sha256,
     %(new_hash)s::bytea, %(idempotency_key)s::text, %(call_hash)s::bytea
 FROM present p
 RETURNING version, old_sha256

@@ -116,9 +116,15 @@ def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int]) -> dict[str, list[
     unkeyed = random.choice(aliases)
     for index in indexes:
         job = jobs[index]
-        alias = unkeyed if job.request_key is None else aliases[content.slot(job.identity) % len(aliases)]
+        alias = unkeyed if job.request_key is None else alias_of_key(job)
         placed.setdefault(alias, []).append(index)
     return placed
+
+
+def alias_of_key(job: NewJob) -> str:
+    """The database where the request key of `job` belongs."""
+    aliases = list(database.aliases().values())
+    return aliases[content.slot(job.identity) % len(aliases)]
 
 
 def _repeat(first: Outcome, same_content: bool) -> Outcome:

@@ -1,11 +1,13 @@
-"""The one way from the queue into the dead-letter desk: called inside the transaction of the move."""
+"""The ways from the queue into the apps above it: the dead-letter desk, called inside the transaction of the move,
+and the passes that such an app adds to the dispatcher's loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobqueue.types import DeadTicket
+from jobsplatform.loop import Pass
 
 
 class Quarantine(Protocol):
@@ -35,3 +37,16 @@ def quarantine(tickets: Sequence[DeadTicket], *, alias: str) -> None:
 def has_quarantine() -> bool:
     """Whether an app took the part."""
     return _quarantine is not None
+
+
+_passes: list[Callable[[], Pass]] = []
+
+
+def add_pass(make: Callable[[], Pass]) -> None:
+    """Let every dispatcher run a pass of a higher app; `make` is called once a dispatcher."""
+    _passes.append(make)
+
+
+def passes() -> list[Pass]:
+    """New passes for a dispatcher that starts."""
+    return [make() for make in _passes]

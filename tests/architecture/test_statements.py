@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.db import connections, transaction
 
+from dlq import states as dlq_states
 from jobqueue import states
 from jobqueue.policy.types import State
 from jobsplatform import sql
@@ -93,6 +94,9 @@ STATE_WORDS = {
         states.DeadReason,
         states.OverlapPolicy,
         states.FireOutcome,
+        dlq_states.CampaignState,
+        dlq_states.RedriveOutcome,
+        dlq_states.SkipReason,
     )
     for word in choices.values
 }

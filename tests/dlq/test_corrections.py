@@ -9,11 +9,13 @@ import pytest
 from dlq import reads
 from jobqueue import reads as job_reads
 from jobqueue.types import FLEET
-from jobsplatform.errors import KeyConflict, NotDead, NotFound
+from jobsplatform.errors import Invalid, KeyConflict, NotDead, NotFound
 from tests import cast
 from tests.cast import at
 
 pytestmark = pytest.mark.django_db
+
+DAY = 24 * 3_600
 
 
 def _hash(text: str) -> bytes:
@@ -142,6 +144,23 @@ def test_a_repeat_with_another_body_conflicts() -> None:
     cast.correct(job_id, idempotency_key="k")
     with cast.changes_nothing(job_id), pytest.raises(KeyConflict):
         cast.correct(job_id, idempotency_key="k", payload="2")
+
+
+def test_a_key_is_remembered_for_a_day() -> None:
+    job_id = cast.buried()
+    first = cast.correct(job_id, now=at(10), idempotency_key="k")
+    assert cast.correct(job_id, now=at(10 + DAY - 1), idempotency_key="k").replayed
+    later = cast.correct(job_id, now=at(10 + DAY), idempotency_key="k", payload="2")
+    assert (first.version, later.version, later.replayed) == (1, 2, False)
+    assert cast.correct(job_id, now=at(10 + DAY), idempotency_key="k", payload="2").replayed
+
+
+@pytest.mark.parametrize("payload", ["{", "NaN", '{"a": 1, "a": 2}', "[" + "1," * 70_000 + "1]"])
+def test_a_payload_that_no_job_can_have_is_refused(payload: str) -> None:
+    job_id = cast.buried()
+    with cast.changes_nothing(job_id), pytest.raises(Invalid) as refused:
+        cast.correct(job_id, payload=payload)
+    assert refused.value.errors[0].pointer == "/payload"
 
 
 def test_a_correction_of_an_earlier_life_does_not_count() -> None:

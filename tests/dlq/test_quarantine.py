@@ -15,6 +15,10 @@ from tests.cast import at, globex
 
 pytestmark = pytest.mark.django_db
 
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "{path}/jobs.py", line 3, in run\n    do()\n'
+    '  File "{path}/billing.py", line {line}, in {function}\n    raise ValueError\n{said}'
+)
 REASONS = ["invalid", "exhausted", "uncertain", "poison", "deadline_exceeded", "released_too_often"]
 
 
@@ -139,6 +143,15 @@ def test_a_list_is_narrowed_by_each_filter() -> None:
         ("key 'a' missing", "key 'b' missing"),
         ("id 7e57d004-2b97-0e7a-b45f-5387367791cd", "id 7e57d004-2b97-4e7a-b45f-5387367791ce"),
         ("first\nmiddle one\nlast", "first\nmiddle two\nmore\nlast"),
+        ("blob 9f86d081884c7d65 missing", "blob 60303ae22b998861 missing"),
+        ("run 01HV6Z8K3N4P5Q6R7S8T9V0W1X ended", "run 01HV6Z8K3N4P5Q6R7S8T9V0W2Y ended"),
+        ("no column `a`", "no column `b`"),
+        ("a   b", "a b"),
+        (
+            TRACEBACK.format(line=12, function="charge", path="/srv/app", said="ValueError: 17 is odd"),
+            TRACEBACK.format(line=14, function="charge", path="/opt/app", said="ValueError: 19 is odd"),
+        ),
+        ("Boom: 1\n  at Mailer.send (mail.js:10)", "Boom: 2\n  at Mailer.send (mail.js:12)"),
     ],
 )
 def test_errors_that_differ_in_variable_parts_are_alike(one: str, other: str) -> None:
@@ -148,6 +161,26 @@ def test_errors_that_differ_in_variable_parts_are_alike(one: str, other: str) ->
 def test_different_errors_differ() -> None:
     shapes = [("transient", "no route"), ("permanent", "no route"), ("transient", "no host"), (None, "")]
     assert len({quarantine.fingerprint(*shape) for shape in shapes}) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            TRACEBACK.format(line=12, function="charge", path="/srv", said="ValueError: odd"),
+            TRACEBACK.format(line=12, function="refund", path="/srv", said="ValueError: odd"),
+        ),
+        ("Boom: 1\n  at Mailer.send (mail.js:10)", "Boom: 1\n  at Mailer.open (mail.js:10)"),
+        ("the facade is broken", "the decade is broken"),
+    ],
+)
+def test_errors_of_different_places_or_words_differ(one: str, other: str) -> None:
+    assert quarantine.fingerprint("transient", one) != quarantine.fingerprint("transient", other)
+
+
+def test_a_fingerprint_takes_no_long_time_of_any_message() -> None:
+    for text in ("a" * 8_000, "f" * 8_000, "a-" * 4_000, '"' * 8_000, "0" * 8_000, 'File "' * 1_300):
+        assert len(quarantine.fingerprint("transient", text)) == 16
 
 
 def test_a_message_of_any_bytes_has_a_fingerprint() -> None:

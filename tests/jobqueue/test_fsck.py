@@ -160,6 +160,22 @@ def test_a_repair_keeps_what_redrives_and_corrections_said() -> None:
     assert (waiting["redrive_generation"], waiting["payload_version"], waiting["generation"]) == (1, 1, 2)
 
 
+def test_a_repair_keeps_the_deadline_and_the_attempts_of_the_latest_redrive() -> None:
+    job_id = cast.buried(deadline=at(100))
+    cast.redriven(job_id, now=at(5), deadline=at(900), max_attempts=7)
+    _run("DELETE FROM queue_readyjob")
+    assert _repair() == {job_id}
+    waiting = cast.row("queue_scheduledjob", job_id)
+    assert (waiting["deadline"], waiting["max_attempts"], waiting["attempt"]) == (at(900), 7, 0)
+
+
+def test_a_repair_of_a_job_that_was_never_redriven_keeps_its_own_deadline() -> None:
+    job_id = _lost(deadline=at(100), max_attempts=3)
+    _repair()
+    waiting = cast.row("queue_scheduledjob", job_id)
+    assert (waiting["deadline"], waiting["max_attempts"]) == (at(100), 3)
+
+
 def test_many_lost_jobs_are_put_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsck, "REPAIR_BATCH", 2)
     ids = {_lost() for _ in range(5)}

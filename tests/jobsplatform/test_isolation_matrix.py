@@ -17,7 +17,7 @@ from tests.api_cast import Api, caller, code
 
 NOT_API = {"", "admin", "admin/", "docs"}  # pages for people
 FOREIGN_MEMBERS = ("tenant", "tenant_id", "state", "attempt", "result_hash", "created_at", "id")
-IDS = ("job_id", "token_id", "schedule_id")
+IDS = ("job_id", "token_id", "schedule_id", "campaign_id")
 RECEIPT = {"generation": 1, "lease_token": "AAAAAAAAAAAAAAAAAAAAAA"}
 
 
@@ -51,6 +51,12 @@ SAMPLES = {
     "POST /v1/jobs/{job_id}/fail": Sample(RECEIPT | {"error_class": "transient"}, frozenset({409})),
     "POST /v1/jobs/{job_id}/release": Sample(RECEIPT, frozenset({409})),
     "GET /v1/dlq": Sample(),
+    "GET /v1/dlq/groups": Sample(),
+    "POST /v1/dlq/campaigns": Sample({"filter": {"reason": "invalid"}, "note": "n"}, frozenset({201})),
+    "GET /v1/dlq/campaigns/{campaign_id}": Sample(),
+    "POST /v1/dlq/campaigns/{campaign_id}/pause": Sample({}),
+    "POST /v1/dlq/campaigns/{campaign_id}/resume": Sample({}),
+    "POST /v1/dlq/campaigns/{campaign_id}/abort": Sample({}),
     "GET /v1/dlq/{job_id}": Sample(),
     "POST /v1/dlq/{job_id}/corrections": Sample({"note": "n", "payload": 1}, frozenset({201})),
     "POST /v1/dlq/{job_id}/redrive": Sample({"note": "n"}, frozenset({201, 409})),
@@ -61,6 +67,7 @@ SAMPLES = {
     "DELETE /v1/schedules/{schedule_id}": Sample(own=frozenset({204})),
     "POST /v1/schedules/{schedule_id}/run-now": Sample({}, frozenset({201})),
     "GET /v1/schedules/{schedule_id}/next": Sample(),
+    "POST /v1/dlq/{job_id}/fork": Sample({"note": "n", "request_key": "f"}, frozenset({201})),
     "GET /v1/tenant": Sample(),
     "GET /v1/tokens": Sample(),
     "POST /v1/tokens": Sample({"scopes": ["read"]}, frozenset({201})),
@@ -142,7 +149,13 @@ def world(db: None) -> World:
             "/v1/schedules", SAMPLES["POST /v1/schedules"].body | {"payload": f"canary-{slug}"}
         ).json()
         job_id = api.kill(payload={"canary": slug})
-        ids[slug] = {"job_id": job_id, "token_id": token["id"], "schedule_id": schedule["id"]}
+        campaign = api.post("/v1/dlq/campaigns", {"filter": {"kind": "b"}, "note": f"canary-{slug}"}).json()
+        ids[slug] = {
+            "job_id": job_id,
+            "token_id": token["id"],
+            "schedule_id": schedule["id"],
+            "campaign_id": campaign["id"],
+        }
     return World(acme, globex, ids)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from jobqueue import leases, reads
+from jobqueue import leases, reads, reveal
 from jobqueue.api import bodies, names, wire
 from jobqueue.api.calls import at_item, queue_in_body, require_queue, scope_of
 from jobqueue.api.wire import Members
@@ -111,7 +111,7 @@ class ShowJob(Endpoint):
         members = next(names.jobs([reads.job(job_id, scope=scope)]))
         if call.query["include"] is None:
             return Reply(200, members)
-        payload, _ = reads.payload(job_id, scope=scope)
+        payload, _ = reveal.payload(job_id, scope=scope, actor=call.known.actor)
         return Reply(200, splice(members, {"payload": payload or "null"}))
 
 

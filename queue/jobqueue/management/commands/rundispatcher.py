@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobqueue import upkeep
+from jobqueue import hooks, upkeep
 from jobqueue.schedules import firing, register
 from jobsplatform.loop import LoopCommand, Pass
 
@@ -22,4 +22,5 @@ class Command(LoopCommand):
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
+            *hooks.passes(),
         ]

@@ -91,3 +91,12 @@ def memory(job: JobContext) -> int:
     """Resident kilobytes of this executor."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+
+@handler("test.crash-by-payload")
+def crash_by_payload(job: JobContext) -> str:
+    """Dies of one payload, and of no other."""
+    note(job, "start")
+    if job.payload.get("deadly"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"lived under redrive {job.redrive_generation}"

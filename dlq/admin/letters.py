@@ -8,23 +8,33 @@ from secrets import token_urlsafe
 from typing import Any, Final
 
 from django import forms
-from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib import admin, messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dlq import corrections, reads, redrive
+from dlq import campaigns, corrections, reads, redrive
+from dlq.admin.campaigns import (
+    MAY_REDRIVE,
+    PlanForm,
+    groups_page,
+    selection,
+    start,
+    start_page,
+    started,
+    told,
+)
 from dlq.api.desk import CORRECTION
-from dlq.models import Correction, DeadLetter, Redrive
+from dlq.models import Campaign, Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
-from jobqueue import reads as job_reads
+from jobqueue import reveal
 from jobqueue.admin import PLACE, TICKET, PlaceAdmin, first_line, job_link, since_filter
 from jobqueue.ids import format_id
 from jobqueue.limits import HORIZON, REASON_CHARS_MAX
 from jobqueue.types import FLEET
-from jobsplatform import database, sql, strictjson
+from jobsplatform import database, strictjson
 from jobsplatform.adminsite import (
     NOTHING,
     ShardAdmin,
@@ -40,10 +50,8 @@ from jobsplatform.adminsite import (
 from jobsplatform.errors import JobsPlatformError, NotFound
 from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
-from tenants import audit
 
 MAY_CORRECT: Final = "dlq.add_correction"
-MAY_REDRIVE: Final = "dlq.add_redrive"
 REDRIVES_SHOWN_MAX: Final = 50
 TRIES: Final = (
     ("tries", "generation"),
@@ -123,7 +131,9 @@ def _checked(cleaned: Mapping[str, Any]) -> dict[str, Any]:
 @admin.register(DeadLetter)
 class DeadLetterAdmin(PlaceAdmin):
     list_display = (*PLACE, "why", "error", "failed", "redrives")
-    list_filter = (ShardFilter, since_filter("failed_at", "failed"))
+    list_filter = (ShardFilter, "reason", since_filter("failed_at", "failed"))
+    actions = ("redrive_selected",)
+    change_list_template = "admin/dlq/deadletter/change_list.html"
     keyset = ("failed_at", "job_id")
     change_form_template = "admin/dlq/deadletter/change_form.html"
     readonly_fields = (*PLACE, "why", "failed_at", "error_class", "message", "fingerprint", "tries", *TICKET)
@@ -143,11 +153,46 @@ class DeadLetterAdmin(PlaceAdmin):
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         return [
+            path("campaign/", wrap(start_page), name="dlq_deadletter_campaign"),
+            path("groups/", wrap(groups_page), name="dlq_deadletter_groups"),
             path("redrives/", wrap(redrives_page), name="dlq_redrive_changelist"),
             path("<path:object_id>/redrive/", wrap(self.redrive_view), name="dlq_deadletter_redrive"),
             path("<path:object_id>/correct/", wrap(self.correct_view), name="dlq_deadletter_correct"),
             *super().get_urls(),
         ]
+
+    @admin.action(permissions=["redrive"], description="Redrive in a campaign…")
+    def redrive_selected(self, request: HttpRequest, queryset: Any) -> HttpResponse:
+        """Ask for the plan, then start a campaign over the ticked, or over all that the list was narrowed to."""
+        try:
+            chosen = selection(request, [int(pk) for pk in request.POST.getlist("_selected_action")])
+        except JobsPlatformError as error:
+            messages.error(request, describe(error))
+            return HttpResponseRedirect(request.get_full_path())
+        made: list[Campaign] = []
+
+        def act(said: Mapping[str, Any]) -> str:
+            made.append(start(request, chosen, said))
+            return started(made[0])
+
+        return ask_and_act(
+            request,
+            self,
+            obj=DeadLetter(),
+            title="Redrive in a campaign",
+            intro=f"{told(campaigns.preview(chosen, scope=FLEET))} They go back into their queues, paced; the note is "
+            "kept in an audit entry each.",
+            form=PlanForm(request.POST if "apply" in request.POST else None),
+            act=act,
+            back=lambda: (
+                reverse("admin:dlq_campaign_change", args=[made[0].pk]) if made else request.get_full_path()
+            ),
+            submit="Start the campaign",
+            context={"hidden": _asked_again(request), "original": "Dead letters"},
+        )
+
+    def has_redrive_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm(MAY_REDRIVE)
 
     # Columns
 
@@ -247,6 +292,16 @@ class DeadLetterAdmin(PlaceAdmin):
         return found
 
 
+def _asked_again(request: HttpRequest) -> list[tuple[str, str]]:
+    """What the page must send again so that the action is this one."""
+    kept = [
+        (name, value)
+        for name in ("action", "select_across", "index", "_selected_action")
+        for value in request.POST.getlist(name)
+    ]
+    return [*kept, ("apply", "1")]
+
+
 def _url(page: str, job_id: int) -> str:
     return reverse(f"admin:dlq_deadletter_{page}", args=[format_id(job_id)])
 
@@ -265,20 +320,7 @@ def _view(letter: DeadLetter) -> DeadLetterView | None:
 
 def _present_payload(letter: DeadLetter, request: HttpRequest) -> str:
     """The payload that a redrive would run with; that it was shown is audited."""
-    alias = str(database.alias_of(letter.pk))
-    view = _view(letter)
-
-    def read() -> str:
-        audit.record(
-            "job.payload_shown",
-            f"job:{letter}",
-            actor=actor(request),
-            tenant_id=None if view is None else view.tenant_id,
-            alias=alias,
-        )
-        return job_reads.payload(letter.pk, scope=FLEET)[0] or ""
-
-    return sql.in_transaction(alias, read)
+    return reveal.payload(letter.pk, scope=FLEET, actor=actor(request))[0] or ""
 
 
 def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:

@@ -1,0 +1,132 @@
+"""Dead letters by the fault that they share, and the alarm when they grow faster than usual."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from jobqueue import policies
+from jobqueue.types import Scope
+from jobsplatform import database, events, sql
+
+COUNT_CAP: Final = 1_000  # dead letters of a group that are counted
+PAIRS_MAX: Final = 10_000  # (lane, error) pairs that one read looks at on a shard: about 10 µs each
+
+RECENT_SECONDS: Final = 300  # "lately"
+USUAL_SECONDS: Final = 3_600  # how far back "usually" looks, before that
+GROWTH_MIN: Final = 50  # fewer dead letters than this in the recent time alarm nobody
+GROWTH_FACTOR: Final = 3.0  # times as many as usual
+ALARM_AGAIN_SECONDS: Final = 600  # while it lasts, a process says so again
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, beyond it `is_capped`."""
+
+    fingerprint: str
+    error_class: str | None
+    sample: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    kinds: list[str]
+    tenant_ids: list[int]
+
+    @property
+    def is_capped(self) -> bool:
+        return self.count > COUNT_CAP
+
+
+Place = tuple[datetime, str]  # last_seen and fingerprint: where the next page begins
+
+
+def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group], Place | None]:
+    """A page of groups, latest first, and where to go on (None: that was all)."""
+    before_at, before_print = before or (None, None)
+    params: dict[str, Any] = {
+        "before_at": before_at,
+        "before_print": before_print,
+        "pairs_max": PAIRS_MAX,
+        "cap": COUNT_CAP,
+        "limit": limit + 1,
+        **scope.params(),
+    }
+    found: dict[str, Group] = {}
+    for alias in database.aliases().values():
+        for row in sql.rows("dlq/groups", params, alias=alias):
+            group = Group(*row)
+            held = found.get(group.fingerprint)
+            found[group.fingerprint] = group if held is None else _merged(held, group)
+    shown = sorted(found.values(), key=lambda g: (g.last_seen, g.fingerprint), reverse=True)
+    place = (shown[limit - 1].last_seen, shown[limit - 1].fingerprint) if len(shown) > limit else None
+    return shown[:limit], place
+
+
+def _merged(one: Group, other: Group) -> Group:
+    """The same fault on two shards."""
+    latest = max(one, other, key=lambda g: g.last_seen)
+    return replace(
+        latest,
+        count=min(one.count + other.count, COUNT_CAP + 1),
+        first_seen=min(one.first_seen, other.first_seen),
+        kinds=sorted({*one.kinds, *other.kinds}),
+        tenant_ids=sorted({*one.tenant_ids, *other.tenant_ids}),
+    )
+
+
+# Growth
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How many jobs of a queue died in the last five minutes, and usually do in as long a time."""
+
+    queue_id: int
+    queue: str
+    recent: int
+    usual: float
+
+    @property
+    def is_alarming(self) -> bool:
+        return self.recent >= GROWTH_MIN and self.recent >= GROWTH_FACTOR * self.usual
+
+
+def growth(now: datetime | None = None) -> list[Growth]:
+    """Every queue in which jobs died in the last hour, the fastest growing first."""
+    params = {"recent_s": RECENT_SECONDS, "usual_s": USUAL_SECONDS, "now": now}
+    recent: dict[int, int] = {}
+    usual: dict[int, float] = {}
+    for alias in database.aliases().values():
+        for queue_id, lately, usually in sql.rows("dlq/growth", params, alias=alias):
+            recent[queue_id] = recent.get(queue_id, 0) + lately
+            usual[queue_id] = usual.get(queue_id, 0.0) + usually
+    names = policies.names(set(recent))
+    found = [Growth(q, names.get(q, ""), count, usual[q]) for q, count in recent.items()]
+    return sorted(found, key=lambda g: (g.recent, g.usual), reverse=True)
+
+
+class GrowthAlarm:
+    """Says once that a queue's dead letters grow, and again every ten minutes while they do."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, float] = {}
+
+    def watch(self, now: datetime | None = None) -> int:
+        """One look; an event `dead_letters_growing` for each queue that began to. Returns how many were told."""
+        alarming = {g.queue_id: g for g in growth(now) if g.is_alarming}
+        self._told = {queue_id: at for queue_id, at in self._told.items() if queue_id in alarming}
+        told = list(self._fresh(alarming))
+        for one in told:
+            events.emit(
+                "dead_letters_growing", queue=one.queue, count=1, recent=one.recent, usual=round(one.usual, 1)
+            )
+        return len(told)
+
+    def _fresh(self, alarming: dict[int, Growth]) -> Iterator[Growth]:
+        for queue_id, one in alarming.items():
+            if time.monotonic() - self._told.get(queue_id, float("-inf")) >= ALARM_AGAIN_SECONDS:
+                self._told[queue_id] = time.monotonic()
+                yield one
