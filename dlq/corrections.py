@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from jobqueue import kinds
 from jobqueue.ids import format_id
 from jobqueue.types import Scope
 from jobsplatform import database, sql
@@ -44,7 +45,8 @@ class Corrected:
 
 
 def correct(job_id: int, new: NewCorrection, *, scope: Scope) -> Corrected:
-    """Add a version, with its audit entry in the same transaction. Raises NotFound, NotDead, KeyConflict."""
+    """Add a version, with its audit entry in the same transaction. Raises NotFound, NotDead, KeyConflict, and
+    Invalid (under `/payload`) for a payload that the kind's schema refuses."""
     alias = database.alias_of(job_id)
     if alias is None:
         raise NotFound
@@ -55,7 +57,7 @@ def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corre
     held = sql.rows("dlq/correction_lock", {"job_id": job_id, **scope.params()}, alias=alias)
     if not held:
         raise NotFound
-    tenant_id, is_dead, redrive_generation = held[0]
+    tenant_id, is_dead, redrive_generation, kind = held[0]
     repeated = sql.rows("dlq/correction_repeat", {"job_id": job_id, "key": new.idempotency_key}, alias=alias)
     if repeated:
         version, call_hash, old_hash, new_hash = repeated[0]
@@ -64,6 +66,8 @@ def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str) -> Corre
         return Corrected(version, old_hash, new_hash, replayed=True)
     if not is_dead:
         raise NotDead
+    if new.payload is not None:
+        kinds.check_payload(kind, new.payload, alias=alias)
     params: dict[str, Any] = {
         "job_id": job_id,
         "redrive_generation": redrive_generation,

@@ -105,6 +105,7 @@ OTHER_WORDS = {
     "deadline_in_past",
     "due_after_deadline",
     "unadmitted",
+    "unchecked",
     *State().to_json(),
     # faults that fsck names
     "nowhere",
@@ -142,7 +143,7 @@ def test_every_refusal_of_an_enqueue_has_its_error() -> None:
 
     judged = sql.text("jobqueue/enqueue").decode().split("judged AS", 1)[1].split("AS refusal", 1)[0]
     words = set(re.findall(r"THEN '(\w+)'", judged))
-    assert words == set(enqueue._REFUSALS) | {enqueue.UNADMITTED}
+    assert words == set(enqueue._REFUSALS) | {enqueue.UNADMITTED, enqueue.UNCHECKED}
 
 
 # No SQL is built from pieces

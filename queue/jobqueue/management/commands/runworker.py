@@ -16,6 +16,7 @@ from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
 from jobqueue.worker.probe import Probe
 from jobqueue.worker.process import PRIVATE_FLAG
+from jobqueue.worker.registration import Registration
 from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
 from jobsplatform.errors import NotFound
@@ -56,6 +57,7 @@ class Command(BaseCommand):
         options = _options(given)
         kinds = _kinds(options)
         self._refuse_unknown_names(options)
+        Registration(options.name, kinds).start()
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         self._serve_probe(options, keeper)
         code = keeper.run()
