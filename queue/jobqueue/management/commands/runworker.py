@@ -43,6 +43,20 @@ class Command(BaseCommand):
             metavar="BAND:N",
             help="N threads of each process run only this band and more urgent ones (none); claims no job ahead",
         )
+        add(
+            "--suspects",
+            type=int,
+            default=1,
+            metavar="N",
+            help="jobs whose worker died that run at a time, each alone in a process (1)",
+        )
+        add(
+            "--suspect-memory",
+            type=int,
+            metavar="MB",
+            help="address space of such a process (half of memory)",
+        )
+        add("--suspect-run", type=int, metavar="SECONDS", help="longest run of such a job (its queue's)")
         add("--once", action="store_true", help="work until nothing is claimable, then exit")
         add("--grace", type=float, default=10, metavar="SECONDS", help="for running jobs after SIGTERM (10)")
         add("--probe-port", type=int, metavar="PORT", help="serve GET /healthz on 127.0.0.1 (off)")
@@ -114,6 +128,9 @@ def _options(given: dict[str, Any]) -> WorkerOptions:
             lease_s=given["lease"],
             max_priority=given["max_priority"],
             reserve=given["reserve"],
+            suspects=given["suspects"],
+            **({} if given["suspect_memory"] is None else {"suspect_mb": given["suspect_memory"]}),
+            suspect_run_s=given["suspect_run"],
             once=given["once"],
             grace_s=given["grace"],
             probe_port=given["probe_port"],
