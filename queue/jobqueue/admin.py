@@ -876,7 +876,7 @@ class JobKindForm(ModelForm):
                 declared = self.instance.declared.get(name)
                 known = "as its code has it" if declared is None else f"as its code has it: {declared}"
                 self.fields[name].label = _words(name)
-                self.fields[name].help_text = f"{JobKind._meta.get_field(name).help_text} Empty: {known}."
+                self.fields[name].help_text = f"{self.fields[name].help_text} Empty: {known}."
 
 
 @admin.register(JobKind)

@@ -79,14 +79,13 @@ def test_who_may_only_look_changes_no_kind() -> None:
 
 def test_a_registration_that_finds_no_database_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     from jobqueue.declarations import Declaration, Declared
-    from jobqueue.worker import registration, registry
+    from jobqueue.worker import registry
     from jobsplatform.errors import Unavailable
 
     monkeypatch.setattr(
         registry, "declared", lambda: {"mail": Declared("app.send", Declaration(max_attempts=3))}
     )
-    monkeypatch.setattr(registration.connections, "close_all", lambda: None)
-    mine = Registration("w", ["mail"])
+    mine = Registration("w", ["mail"], tidy=lambda: None)
     with monkeypatch.context() as away:
         away.setattr(kinds, "sync", lambda *args, **more: (_ for _ in ()).throw(Unavailable()))
         assert not mine.attempt()
@@ -96,10 +95,9 @@ def test_a_registration_that_finds_no_database_is_tried_again(monkeypatch: pytes
 
 def test_a_worker_registers_only_kinds_that_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     from jobqueue.declarations import Declaration, Declared
-    from jobqueue.worker import registration, registry
+    from jobqueue.worker import registry
 
     found = {name: Declared(f"app.{name}", Declaration(max_attempts=3)) for name in ("mail", "other")}
     monkeypatch.setattr(registry, "declared", lambda: found)
-    monkeypatch.setattr(registration.connections, "close_all", lambda: None)
-    assert Registration("w", ["mail"]).attempt()
+    assert Registration("w", ["mail"], tidy=lambda: None).attempt()
     assert [kind.name for kind in kinds.listing()] == ["mail"]

@@ -111,8 +111,8 @@ class Ward:
             self._look_at(room, now)
         late = [place for place, one in self._waiting.items() if self.is_closed or now - one.came_at > WAIT_S]
         self._send_away(late)
-        while self._waiting and (room := self._free_room()) is not None:
-            self._hand_over(room, now)
+        while self._waiting and (free := self._free_room()) is not None:
+            self._hand_over(free, now)
         for room in self._rooms:
             is_worn = room.taken >= JOBS_PER_PROCESS
             if room.busy_since is None and (is_worn or self.is_closed or now - room.idle_since > IDLE_S):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +44,10 @@ def staged(*job_ids: int, **options: Any) -> Stage:
 
 def words(executor: PlayedExecutor) -> list[tuple[Word, str]]:
     return [(word, isolated_text(body) if word is Word.RUN else "") for word, body in executor.far.receive()]
+
+
+def _is_done(rig: Rig, jobs: int) -> bool:
+    return rig.queue.done() == jobs and not rig.held
 
 
 def finish(solo: PlayedExecutor, place: int) -> None:
@@ -141,7 +146,7 @@ def test_a_solo_engine_runs_what_it_is_given_claims_nothing_and_leaves_when_told
         for number, lease in enumerate(leases):
             held = Held(0, lease.job_id, 1, b"t" * 16, lease.claimed_at.timestamp(), 30.0)
             rig.channel.send(Word.RUN, pack_isolated(claimed_at, held, leasetext.dump(lease)))
-            rig.until(lambda done=number + 1: rig.queue.done() == done and not rig.held)
+            rig.until(partial(_is_done, rig, number + 1))
         rig.channel.send(Word.DRAIN, pack_instant(time.monotonic()))
         rig.thread.join(10)
         rig.hear()

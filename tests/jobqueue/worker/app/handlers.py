@@ -104,9 +104,10 @@ def runaway(job: JobContext) -> None:
 
 @handler("test.kill-all")
 def kill_all(job: JobContext) -> str:
-    """At the first try it takes its keeper along."""
+    """At the first try it takes its keeper along, once that has said that it was started."""
     note(job, "start")
     if job.attempt == 1:
+        time.sleep(2)
         os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(1)
