@@ -15,8 +15,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, transaction
-from django.db.models import F
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db.models import CharField, F, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Coalesce
 
 from jobqueue import policies
 from jobqueue.declarations import MESSAGE, Declaration, Declared
@@ -83,12 +85,27 @@ def check_payload(kind: str, payload: str, *, alias: str | None = None) -> None:
 
 
 def queue_of(kind: str) -> str | None:
-    """The queue where jobs of this kind go when the request names none, at most five seconds old."""
+    """The queue where jobs of this kind go when the request names none, at most five seconds old.
+
+    While the control database is away, as it was last known: its loss must not stop what goes to the shards.
+    """
     global _queues
-    if _queues[0] <= time.monotonic():
-        found = {one.name: queue for one in JobKind.objects.all() if (queue := effective(one)["queue"])}
+    until, found = _queues
+    if until <= time.monotonic():
+        try:
+            found = dict(_with_queue().values_list("name", "goes_to"))
+        except (OperationalError, InterfaceError):
+            if not until:
+                raise
         _queues = (time.monotonic() + CACHE_SECONDS, found)
-    return _queues[1].get(kind)
+    return found.get(kind)
+
+
+def _with_queue() -> QuerySet[JobKind]:
+    """Kinds that have a queue of their own, with its name as `goes_to`."""
+    declared = KeyTextTransform("queue", "declared")
+    kinds = JobKind.objects.annotate(goes_to=Coalesce("queue", declared, output_field=CharField()))
+    return kinds.filter(goes_to__isnull=False)
 
 
 def forget() -> None:

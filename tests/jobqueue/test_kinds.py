@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.db.models import Field
 
 from jobqueue import kinds, policies
@@ -214,6 +215,28 @@ def test_a_request_without_a_queue_goes_to_its_kind_s() -> None:
         api.post("/v1/jobs", {"kind": "mail", "payload": {}, "queue": "default"}).json()["queue"] == "default"
     )
     assert api.post("/v1/jobs", {"kind": "other", "payload": {}}).json()["queue"] == "default"
+
+
+def test_the_code_s_queue_holds_until_an_operator_sets_another() -> None:
+    declare(queue="mails")
+    assert (kinds.queue_of("mail"), kinds.queue_of("other")) == ("mails", None)
+    cast.queue("relay")
+    change(queue="relay")
+    assert kinds.queue_of("mail") == "relay"
+
+
+def test_a_lost_control_database_leaves_kinds_where_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OperationalError("gone")
+
+    declare(queue="mails")
+    monkeypatch.setattr(kinds, "CACHE_SECONDS", 0)
+    assert kinds.queue_of("mail") == "mails"
+    monkeypatch.setattr(kinds, "_with_queue", away)
+    assert kinds.queue_of("mail") == "mails"
+    kinds.forget()
+    with pytest.raises(OperationalError):
+        kinds.queue_of("mail")
 
 
 def test_a_new_lane_is_charged_the_cost_hint_until_it_is_measured() -> None:

@@ -15,7 +15,7 @@ PROCESSES_MAX = 64
 GRACE_SECONDS_MAX = 3_600
 BANDS_MAX = 100
 SUSPECTS_MAX = 256
-SUSPECT_MB_MIN, SUSPECT_MB_MAX = 512, 2**24  # an executor that runs nothing maps about 300 MB
+SUSPECT_MB_MIN, SUSPECT_MB_MAX = 1_024, 2**24  # an executor that runs nothing maps about 400 MB
 SUSPECT_RUN_SECONDS_MAX = 604_800
 
 
