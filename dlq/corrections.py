@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from jobqueue import kinds
 from jobqueue.ids import format_id
 from jobqueue.limits import PAYLOAD_BYTES_MAX
 from jobqueue.types import Scope
@@ -81,6 +82,7 @@ def _correct(job_id: int, new: NewCorrection, scope: Scope, alias: str, now: dat
         raise NotDead
     if new.payload is not None:
         validate(kind, new.payload)
+        kinds.check_payload(kind, new.payload, alias=alias)
     params: dict[str, Any] = {
         "job_id": job_id,
         "redrive_generation": redrive_generation,

@@ -47,6 +47,7 @@ WORRYING: Final = frozenset(
         "database_lost",
         "executor_ended",
         "executor_hung",
+        "executor_overrun",
         "executor_stuck",
         "settle_failed",
         "settle_refused",

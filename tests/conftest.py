@@ -145,11 +145,11 @@ def django_db_setup(django_db_setup: None) -> None:
 @pytest.fixture(autouse=True)
 def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
-    from jobqueue import claiming, lanes, policies
+    from jobqueue import claiming, kinds, lanes, policies
     from jobqueue.api import names
     from tenants import access
 
-    for module in (claiming, lanes, policies, names, access):
+    for module in (claiming, kinds, lanes, policies, names, access):
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")

@@ -88,6 +88,7 @@ class Lease:
     checkpoint: str | None
     redrive_generation: int
     traceparent: str | None
+    crashes: int = 0  # leases of this job that lapsed while it ran: more than none makes it a suspect
 
 
 class _Taken(NamedTuple):
@@ -106,6 +107,7 @@ class _Taken(NamedTuple):
     checkpoint: str | None
     payload_version: int
     redrive_generation: int
+    crashes: int
 
 
 def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None = None) -> list[Lease]:
@@ -511,4 +513,5 @@ def _lease(
         checkpoint=row.checkpoint,
         redrive_generation=row.redrive_generation,
         traceparent=traceparent,
+        crashes=row.crashes,
     )

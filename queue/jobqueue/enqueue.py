@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import admitting, content, lanes, policies
+from jobqueue import admitting, content, kinds, lanes, policies
 from jobqueue.ids import format_id
+from jobqueue.kinds import Kind
 from jobqueue.lanes import LaneKey
 from jobqueue.policies import QueuePolicy
 from jobsplatform import database, sql
@@ -20,6 +21,7 @@ from jobsplatform.errors import DeadlineInPast, Invalid, JobsPlatformError, Requ
 from tenants.admission import Ask
 
 UNADMITTED: Final = "unadmitted"  # the statement's word for a tenant whose limits must be asked first
+UNCHECKED: Final = "unchecked"  # and for a registered kind whose schema and defaults must be read first
 REREADS_MAX: Final = 5  # of a key that a concurrent request is taking or a purge is freeing
 
 
@@ -65,6 +67,7 @@ class Stored:
     due_at: datetime | None
     deadline: datetime | None
     max_attempts: int
+    dependency: str | None = None
 
     @property
     def is_delayed(self) -> bool:
@@ -87,8 +90,8 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
     """Store `jobs`, each alone, and answer in their order.
 
     Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid (due after the
-    deadline), DeadlineInfeasible, QuotaExceeded, RateLimited and QueueFull (never for a replay), Unavailable (intake
-    paused). Raises UnknownOutcome when the commit's fate is not known.
+    deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded, RateLimited and QueueFull
+    (never for a replay), Unavailable (intake paused). Raises UnknownOutcome when the commit's fate is not known.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
     firsts: dict[tuple[int, int, int, str], int] = {}
@@ -100,10 +103,17 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
     for alias, indexes in _by_shard(jobs, fresh).items():
         batch = [(jobs[i], fingerprints[i]) for i in indexes]
         outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
-    for index, job in enumerate(jobs):
-        if index not in outcomes:
-            first = firsts[job.identity]
-            outcomes[index] = _repeat(outcomes[first], fingerprints[first] == fingerprints[index])
+    repeats = [i for i in range(len(jobs)) if i not in outcomes]
+    others = []  # what a key's first use was refused for its content, other content is not
+    for index in repeats:
+        first = firsts[jobs[index].identity]
+        same = fingerprints[first] == fingerprints[index]
+        if isinstance(outcomes[first], Invalid) and not same:
+            others.append(index)
+        else:
+            outcomes[index] = _repeat(outcomes[first], same)
+    if others:
+        outcomes.update(zip(others, enqueue([jobs[i] for i in others], now=now), strict=True))
     return [outcomes[index] for index in range(len(jobs))]
 
 
@@ -151,11 +161,14 @@ class _Intake:
     def __init__(
         self, batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None
     ) -> None:
-        self.batch, self.alias, self.now = batch, alias, now
+        self.batch, self.alias, self.now = list(batch), alias, now
         self.answers: dict[int, Outcome] = {}
         self.refused: dict[int, JobsPlatformError] = {}  # until a key says that it is a replay
         self.unadmitted: dict[int, datetime | None] = {}  # and the deadline, where the queue checks it
         self.tickets: dict[int, admitting.Ticket] = {}
+        self.unchecked: set[int] = set()
+        self.checked: dict[int, int] = {}  # by which version of its kind
+        self._check_by_memory()
 
     def run(self) -> list[Outcome]:
         try:
@@ -171,7 +184,8 @@ class _Intake:
         for _ in range(REREADS_MAX):
             self._store()
             self._read_back()
-            if self.unadmitted:
+            if self.unchecked or self.unadmitted:
+                self._check()
                 self._admit()
             elif self._open():
                 _heal(self.batch[i][0] for i in self._open())
@@ -184,10 +198,12 @@ class _Intake:
     def _store(self) -> None:
         """Run the statement on what is open. Who is missing in its rows lost its key, or its lane is gone."""
         asked = self._open()
-        self.unadmitted = {}
+        self.unadmitted, self.unchecked = {}, set()
         tickets, self.tickets = self.tickets, {}  # each is good for one statement
         held = {i: ticket.reservation for i, ticket in tickets.items()}
         params = _params([self.batch[i] for i in asked], [held.get(i) for i in asked], self.alias, self.now)
+        versions = [self.checked.get(i) for i in asked]
+        params["kind_versions"] = versions if self.checked else None
         for ord_, job_id, refusal, *stored in sql.rows(
             "jobqueue/enqueue", params, alias=self.alias, writes=True
         ):
@@ -196,6 +212,8 @@ class _Intake:
                 self.answers[index] = Accepted(job_id, stored=Stored(*stored))
             elif refusal == UNADMITTED:
                 self.unadmitted[index] = stored[2]
+            elif refusal == UNCHECKED:
+                self.unchecked.add(index)
             else:
                 self.refused[index] = _REFUSALS[refusal]()
         admitting.give_back(
@@ -215,8 +233,39 @@ class _Intake:
             same = bytes(fingerprint) == self.batch[index][1]
             self.answers[index] = Accepted(job_id, replayed=True) if same else _conflict(job_id)
 
+    def _check_by_memory(self) -> None:
+        """Check jobs by what this process remembers of their kinds; whatever fails is for a fresh look."""
+        for index, (job, _) in enumerate(self.batch):
+            kind = kinds.remembered(job.kind, alias=self.alias)
+            if kind is not None and _refusal(job, kind) is None:
+                self._apply(index, kind)
+
+    def _check(self) -> None:
+        """Read the kinds of those unchecked, and refuse what their schemas refuse; replays were answered before."""
+        if not self.unchecked:
+            return
+        found = kinds.load({self.batch[i][0].kind for i in self.unchecked}, alias=self.alias)
+        for index in self.unchecked - self.answers.keys():
+            kind = found.get(self.batch[index][0].kind)
+            if kind is None:
+                continue
+            refusal = _refusal(self.batch[index][0], kind)
+            if refusal is None:
+                self._apply(index, kind)
+            else:
+                self.refused[index] = refusal
+
+    def _apply(self, index: int, kind: Kind) -> None:
+        """The job is good by this version of its kind, whose defaults it takes."""
+        job, fingerprint = self.batch[index]
+        self.checked[index] = kind.version
+        if job.dependency is None and kind.dependency is not None:
+            self.batch[index] = (replace(job, dependency=kind.dependency), fingerprint)
+
     def _admit(self) -> None:
         """Ask the limits of those that have some; replays were answered before, and are looked for once more."""
+        if not self.unadmitted:
+            return
         self._refuse_infeasible()
         asking = [i for i in self.unadmitted if i not in self.answers and i not in self.refused]
         asks = [self.batch[i][0].ask for i in asking]
@@ -236,6 +285,13 @@ class _Intake:
         self.refused.update(
             {i: error for i, error in zip(checked, refusals, strict=True) if error is not None}
         )
+
+
+def _refusal(job: NewJob, kind: Kind) -> Invalid | None:
+    """A payload by reference is never fetched, and so never checked."""
+    if kind.checker is None or job.payload is None:
+        return None
+    return kind.checker.refusal(job.payload)
 
 
 def _heal(jobs: Iterable[NewJob]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core import signing
 
-from jobqueue import JobContext, Permanent, Release, Transient, Uncertain, handler
+from jobqueue import JobContext, Permanent, Release, Transient, Uncertain, handler, safe_to_repeat
 from jobqueue.demo import TENANTS, folders, receiver_file
 from jobqueue.posting import kind, payload
 
@@ -99,7 +99,7 @@ def _is_granted(real: Path, granted: object) -> bool:
 # http.call
 
 
-@handler("http.call")
+@handler("http.call", external_effects=True, reconcile=safe_to_repeat)
 def call_http(job: JobContext) -> object:
     """Send the payload to the demo's receiver, which acts once per Idempotency-Key however often it is called."""
     request = urllib.request.Request(  # noqa: S310  (the address is ours, on loopback)

@@ -93,6 +93,41 @@ class PolicyVersion(models.Model):
         return f"policy {self.number} of {self.queue_id}"
 
 
+class JobKind(models.Model):
+    """What is known of a kind of job: as its handler's code declares it, and what an operator sets in its stead."""
+
+    name = models.CharField(max_length=64, unique=True, validators=[NAME])
+    declared = models.JSONField(default=dict, editable=False, help_text="What the handler's code says.")
+    declared_by = models.CharField(max_length=200, editable=False, help_text="The handler.")
+    payload_schema = models.JSONField(
+        null=True, blank=True, help_text="JSON Schema (2020-12) that every payload must satisfy."
+    )
+    external_effects = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="Attempts act outside: a lost one is resolved before the next may act.",
+    )
+    max_attempts = models.SmallIntegerField(null=True, blank=True, validators=between(1, 100))
+    backoff_base_s = models.FloatField(null=True, blank=True, validators=between(0.1, 86_400))
+    backoff_cap_s = models.FloatField(null=True, blank=True, validators=between(0.1, 86_400))
+    queue = models.CharField(max_length=64, null=True, blank=True, validators=[NAME])
+    dependency = models.CharField(max_length=64, null=True, blank=True, validators=[NAME])
+    cost_hint_s = models.FloatField(
+        null=True,
+        blank=True,
+        validators=between(0.001, 604_800),
+        help_text="What a start is charged until it is measured, where service time counts.",
+    )
+    version = models.BigIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name = "kind"
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class IdSpace(models.Model):
     """A range of job ids that a shard owns for ever; a restored shard gets a new one (control database)."""
 
@@ -143,6 +178,25 @@ class PolicyRow(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class KindRow(models.Model):
+    """What statements must know of a registered kind; pushed by the verb that changes it."""
+
+    placement = SHARD
+
+    kind = models.CharField(max_length=64, primary_key=True)
+    version = models.BigIntegerField()
+    payload_schema = models.TextField(null=True)
+    external_effects = models.BooleanField()
+    max_attempts = models.SmallIntegerField(null=True)
+    backoff_base_s = models.FloatField(null=True)
+    backoff_cap_s = models.FloatField(null=True)
+    dependency = models.CharField(max_length=64, null=True)
+    cost_hint_s = models.FloatField(null=True)
+
+    def __str__(self) -> str:
+        return self.kind
 
 
 class Job(models.Model):

@@ -120,7 +120,7 @@ def just_enqueued(accepted: Accepted, asked: NewJob) -> JobView | None:
         payload_sha256=None if text is None else hashlib.sha256(text).hexdigest(),
         payload_bytes=None if text is None else len(text),
         payload_ref=asked.payload_ref,
-        dependency=asked.dependency,
+        dependency=stored.dependency,
         attempts_used=0,
         max_attempts=stored.max_attempts,
         generation=0,

@@ -43,7 +43,9 @@ def run_kills(platform: Platform, load: Load, seed: int, *, jobs: int, kills: in
 
 
 def _start_wide_worker(platform: Platform, load: Load, jobs: int):
-    return platform.start_helper("runworker", "--queues", load.name, "--concurrency", str(jobs))
+    """Those that it takes along when it dies run alone afterwards; they are many."""
+    wide = ["--concurrency", str(jobs), "--suspects", "16"]
+    return platform.start_helper("runworker", "--queues", load.name, *wide)
 
 
 def enqueue_notes(load: Load, jobs: int, *, seconds: float) -> None:

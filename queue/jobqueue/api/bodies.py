@@ -43,15 +43,15 @@ NEW_JOB: Final = Shape(
     Text(
         name="payload_ref", nullable=True, chars_min=1, chars_max=PAYLOAD_REF_CHARS_MAX, doc="Never fetched."
     ),
-    Text(name="queue", chars_min=1, chars_max=QUEUE_CHARS_MAX, default=DEFAULT_QUEUE),
+    Text(name="queue", chars_min=1, chars_max=QUEUE_CHARS_MAX, doc="Default: the kind's, else `default`."),
     IndexOrName(name="priority", high=BAND_MAX, doc="A band of the queue; 0 is the most urgent."),
     Key(name="request_key", doc="The request's identity in its tenant and queue; compared in NFC."),
     Instant(name="not_before", nullable=True),
     Integer(name="delay_s", nullable=True, low=0, high=HORIZON_SECONDS),
     Instant(name="deadline", nullable=True),
     Integer(name="expires_in_s", nullable=True, low=1, high=HORIZON_SECONDS),
-    Integer(name="max_attempts", low=1, high=100, doc="Default: the queue's."),
-    Name(name="dependency", doc="What the job calls outside."),
+    Integer(name="max_attempts", low=1, high=100, doc="Default: the kind's, else the queue's."),
+    Name(name="dependency", doc="What the job calls outside. Default: the kind's."),
     Text(name="traceparent", nullable=True, chars_min=1, chars_max=TRACEPARENT_CHARS_MAX),
     rules=(
         exactly_one("payload", "payload_ref"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from jobqueue import leases, reads, reveal
+from jobqueue import kinds, leases, reads, reveal
 from jobqueue.api import bodies, names, wire
 from jobqueue.api.calls import at_item, queue_in_body, require_queue, scope_of
 from jobqueue.api.wire import Members
@@ -187,7 +187,7 @@ def new_job(call: Call, values: Mapping[str, Any], queue_of: QueueOf, key: str |
     for name in ("not_before", "deadline"):
         if values[name] is not None and values[name] > horizon:
             raise Invalid.at(f"/{name}", "Lies more than ten years ahead.", "range")
-    queue = queue_of(values["queue"])
+    queue = queue_of(values["queue"] or kinds.queue_of(values["kind"]) or bodies.DEFAULT_QUEUE)
     assert call.tenant is not None, "the endpoint needs a tenant"
     return NewJob(
         tenant_id=call.tenant.id,

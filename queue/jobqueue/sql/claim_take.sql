@@ -35,7 +35,7 @@ WITH {clock},
             %(policy_version)s::bigint, m.chosen, m.charged_ms
         FROM moved m CROSS JOIN policy p CROSS JOIN clock c
         RETURNING job_id, lane_id, generation, attempt, token, claimed_at, expires_at, max_run_at, deadline,
-            reconcile, checkpoint, payload_version, redrive_generation
+            reconcile, checkpoint, payload_version, redrive_generation, crashes
     ),
     charged AS (
         INSERT INTO queue_servicedelta (queue_id, tenant_id, moved_s)

@@ -1,8 +1,10 @@
 -- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
 -- params: arrays with one element a job (a null array: null for all); reservations: of a job whose limits were asked,
---   the row that holds its place and goes with this statement, or 0 where none is needed; now
--- returns ord, job_id, null, at, due_at, deadline, max_attempts of an accepted job, or ord, null and a refusal;
---   beside `unadmitted` (limits must be asked, or the reservation is gone) the deadline where the queue checks it.
+--   the row that holds its place and goes with this statement, or 0 where none is needed; kind_versions: of a
+--   registered kind, the version by which the job was checked; now
+-- returns ord, job_id, null, at, due_at, deadline, max_attempts, dependency of an accepted job, or ord, null and a
+--   refusal; beside `unadmitted` (limits must be asked, or the reservation is gone) the deadline where the queue
+--   checks it; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
 -- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
 -- locks: the new keys, in key order; waits for a concurrent first use of the same key
@@ -12,20 +14,24 @@ WITH {marked_clock},
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
             coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
-            coalesce(c.attempts_asked, p.max_attempts) AS max_attempts, p.is_intake_paused,
-            p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited
+            coalesce(c.attempts_asked, k.max_attempts, p.max_attempts) AS max_attempts, p.is_intake_paused,
+            p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited,
+            (k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL)
+                AND k.version IS DISTINCT FROM c.kind_version AS is_unchecked
         FROM clock CROSS JOIN unnest(
             %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
             %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
-            %(max_attempts)s::smallint[], %(traceparents)s::text[], %(reservations)s::bigint[]
+            %(max_attempts)s::smallint[], %(traceparents)s::text[], %(reservations)s::bigint[],
+            %(kind_versions)s::bigint[]
         ) WITH ORDINALITY AS c(
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
-            expires_in_s, attempts_asked, traceparent, reservation, ord
+            expires_in_s, attempts_asked, traceparent, reservation, kind_version, ord
         )
         JOIN queue_lane l ON l.id = c.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
         LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
+        LEFT JOIN queue_kindrow k ON k.kind = l.kind
     ),
     held AS (
         DELETE FROM tenants_reservation v WHERE v.id = ANY(%(reservations)s::bigint[]) RETURNING v.id
@@ -35,6 +41,7 @@ WITH {marked_clock},
             WHEN is_intake_paused THEN 'intake_paused'
             WHEN ends_at <= at THEN 'deadline_in_past'
             WHEN ends_at <= due_at THEN 'due_after_deadline'
+            WHEN is_unchecked THEN 'unchecked'
             WHEN (is_limited OR refuse_infeasible AND ends_at IS NOT NULL)
                 AND NOT coalesce(reservation = 0 OR reservation IN (SELECT id FROM held), false) THEN 'unadmitted'
         END AS refusal
@@ -76,7 +83,8 @@ WITH {marked_clock},
     ),
     woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
     {awake}
-SELECT ord, job_id, NULL AS refusal, at, due_at, ends_at, max_attempts FROM accepted
+SELECT ord, job_id, NULL AS refusal, at, due_at, ends_at, max_attempts, dependency FROM accepted
 UNION ALL
-SELECT ord, NULL, refusal, NULL, NULL, CASE WHEN refusal = 'unadmitted' AND refuse_infeasible THEN ends_at END, NULL
+SELECT ord, NULL, refusal, NULL, NULL, CASE WHEN refusal = 'unadmitted' AND refuse_infeasible THEN ends_at END, NULL,
+    NULL
 FROM judged WHERE refusal IS NOT NULL

@@ -18,12 +18,16 @@ WITH {clock},
             c.token_hash, c.call_hash, c.error_class, c.message,
             k.at + greatest(
                 coalesce(c.retry_after_s, 0),
-                c.jitter * least(p.backoff_cap_s, p.backoff_base_s * power(2, least(s.attempt - 1, 62)))
+                c.jitter * least(
+                    coalesce(n.backoff_cap_s, p.backoff_cap_s),
+                    coalesce(n.backoff_base_s, p.backoff_base_s) * power(2, least(s.attempt - 1, 62))
+                )
             ) * interval '1 second' AS again_at
         FROM call c
         JOIN queue_lease s ON s.job_id = c.job_id
         JOIN queue_lane l ON l.id = s.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
+        LEFT JOIN queue_kindrow n ON n.kind = l.kind
         CROSS JOIN clock k
         WHERE s.generation = c.generation AND substr(sha256(s.token), 1, 16) = c.token_hash AND s.expires_at > k.at
             AND {in_scope}

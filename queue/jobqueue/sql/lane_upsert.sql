@@ -11,9 +11,9 @@ WITH {clock},
         ) AS a(queue_id, priority, tenant_id, kind, dependency)
     ),
     made AS (
-        INSERT INTO queue_lane (queue_id, priority, tenant_id, kind, dependency, is_active, low)
-        SELECT a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency, true, 'epoch'
-        FROM asked a
+        INSERT INTO queue_lane (queue_id, priority, tenant_id, kind, dependency, is_active, low, mean_ms)
+        SELECT a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency, true, 'epoch', k.cost_hint_s * 1000
+        FROM asked a LEFT JOIN queue_kindrow k ON k.kind = a.kind
         ORDER BY a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency
         ON CONFLICT DO NOTHING
         RETURNING id, queue_id, priority, tenant_id, kind, dependency

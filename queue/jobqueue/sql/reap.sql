@@ -1,4 +1,5 @@
 -- reap: take back lapsed leases: to the front of their lane, or out of the schedule when they have crashed too often.
+--   What ran may have acted outside: a kind with external effects has its next attempt reconcile.
 -- params: limit, unstarted_max (lapses of unstarted leases before they count), now
 -- returns 0, led_to, null, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- locks: lease rows in id order, SKIP LOCKED: a row that is being renewed or completed is somebody's
@@ -7,7 +8,7 @@ WITH {clock},
     due AS MATERIALIZED (
         -- All that is judged comes from the locked version: a cancel may have come after the snapshot.
         SELECT s.job_id, s.lane_id, s.cancel_requested, s.is_started, s.lapses, s.attempt, s.max_attempts, s.crashes,
-            s.deadline
+            s.deadline, s.reconcile
         FROM queue_lease s
         WHERE s.expires_at <= (SELECT at FROM clock)
         ORDER BY s.expires_at
@@ -17,22 +18,26 @@ WITH {clock},
     judged AS MATERIALIZED (
         SELECT s.job_id, k.at, s.cancel_requested, charged, s.attempt - (NOT charged)::int AS attempt,
             s.crashes + charged::int AS crashes, s.lapses + (NOT charged)::int AS lapses,
+            must_reconcile AS reconcile,
             CASE
                 WHEN s.cancel_requested THEN NULL
                 WHEN s.crashes + charged::int >= p.max_crashes AND charged THEN
                     CASE l.kind WHEN 'message' THEN 'exhausted' ELSE 'poison' END
-                WHEN s.attempt - (NOT charged)::int >= s.max_attempts THEN 'exhausted'
+                WHEN s.attempt - (NOT charged)::int >= s.max_attempts THEN
+                    CASE WHEN must_reconcile THEN 'uncertain' ELSE 'exhausted' END
                 WHEN s.deadline <= k.at AND l.kind <> 'message' THEN 'deadline_exceeded'
             END AS reason
         FROM due s
         JOIN queue_lane l ON l.id = s.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
         CROSS JOIN clock k
+        LEFT JOIN queue_kindrow n ON n.kind = l.kind
+        CROSS JOIN LATERAL (SELECT s.reconcile OR coalesce(n.external_effects, false) AS must_reconcile) r
         CROSS JOIN LATERAL (SELECT s.is_started OR s.lapses + 1 >= %(unstarted_max)s::int AS charged) c
     ),
     ended AS (
         DELETE FROM queue_lease s USING judged j WHERE s.job_id = j.job_id
-        RETURNING s.job_id, {s.kept}, j.attempt, s.generation, j.crashes, j.lapses, s.releases, s.reconcile,
+        RETURNING s.job_id, {s.kept}, j.attempt, s.generation, j.crashes, j.lapses, s.releases, j.reconcile,
             s.checkpoint, s.position, s.worker, s.claimed_at, s.token,
             s.policy_version, s.chosen, s.charged_ms, s.attempt AS ended_attempt, j.at, j.reason,
             CASE WHEN j.charged THEN 'worker_crash' END AS error_class,

@@ -1,4 +1,5 @@
--- release: give live leases back uncharged; the job keeps its place in its lane.
+-- release: give live leases back uncharged; the job keeps its place in its lane. What had been started may have acted
+--   outside: a kind with external effects has its next attempt reconcile.
 -- params: job_ids, generations, token_hashes, call_hashes, delays_s (one a call); tenant_id, queue_ids; now
 -- returns ord, led_to, next_at, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- no row = not the caller's live lease.  locks: lease rows in id order
@@ -12,6 +13,7 @@ WITH {clock},
     ),
     held AS MATERIALIZED (
         SELECT s.job_id, c.ord, c.token_hash, c.call_hash, k.at,
+            s.reconcile OR s.is_started AND coalesce(n.external_effects, false) AS reconcile,
             CASE WHEN c.delay_s > 0 THEN k.at + c.delay_s * interval '1 second' END AS due_at,
             CASE
                 WHEN s.cancel_requested THEN 'cancelled'
@@ -23,6 +25,7 @@ WITH {clock},
         JOIN queue_lease s ON s.job_id = c.job_id
         JOIN queue_lane l ON l.id = s.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
+        LEFT JOIN queue_kindrow n ON n.kind = l.kind
         CROSS JOIN clock k
         WHERE s.generation = c.generation AND substr(sha256(s.token), 1, 16) = c.token_hash AND s.expires_at > k.at
             AND {in_scope}
@@ -32,7 +35,7 @@ WITH {clock},
     ended AS (
         DELETE FROM queue_lease s USING held h WHERE s.job_id = h.job_id
         RETURNING s.job_id, {s.kept}, s.attempt - 1 AS attempt, s.generation, s.crashes, s.lapses,
-            s.releases + 1 AS releases, s.reconcile, s.checkpoint, s.position, s.worker, s.claimed_at,
+            s.releases + 1 AS releases, h.reconcile, s.checkpoint, s.position, s.worker, s.claimed_at,
             s.policy_version, s.chosen, s.charged_ms,
             s.attempt AS ended_attempt, h.ord, h.at, h.token_hash, h.call_hash, h.led_to,
             CASE h.led_to WHEN 'scheduled' THEN h.due_at END AS next_at,

@@ -2,7 +2,7 @@
 
 Executor → keeper: HELD before any of these leases can start, DROPPED when settled or lost, ISOLATE to hand on a
 suspect's lease, LEAVING before a wanted exit. Keeper → executor: what the renewals found (CANCELLED, GIVE_BACK,
-ENDING, LOST), SUSPECTS, RUN with an isolated lease, and DRAIN.
+ENDING, LOST), RUN with an isolated lease, and DRAIN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ _HEAD = struct.Struct("=BI")  # kind, bytes that follow
 _HELD = struct.Struct("=Iqq16sdd")
 _PLACE = struct.Struct("=I")
 _NOTE = struct.Struct("=Iqq")
-_ID = struct.Struct("=q")
 _INSTANT = struct.Struct("=d")
 
 READ_BYTES = 256 * 1024
@@ -36,7 +35,6 @@ class Word(enum.IntEnum):
     ENDING = 6
     LOST = 7
     DRAIN = 8
-    SUSPECTS = 9
     ISOLATE = 10
     RUN = 11
 
@@ -171,14 +169,6 @@ def unpack_isolated(body: bytes) -> tuple[float, Held]:
 
 def isolated_text(body: bytes) -> str:
     return body[_INSTANT.size + _HELD.size :].decode()
-
-
-def pack_ids(job_ids: Iterable[int]) -> bytes:
-    return b"".join([_ID.pack(job_id) for job_id in job_ids])
-
-
-def unpack_ids(body: bytes) -> list[int]:
-    return [job_id for (job_id,) in _ID.iter_unpack(body)]
 
 
 def pack_instant(monotonic_s: float) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from jobqueue import leases
-from jobqueue.worker import verdicts
+from jobqueue.worker import reconciling, verdicts
 from jobqueue.worker.board import FINISHED, RUNNING
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.registry import Handler
@@ -113,7 +113,7 @@ class Crew:
         self._states[job.place] = RUNNING  # last before the handler: from here on a crash is this job's
         verdict: Verdict | None
         try:
-            verdict = verdicts.of_result(lease, self._handlers[lease.kind](job))
+            verdict = verdicts.of_result(lease, reconciling.run(self._handlers[lease.kind], job))
         except BaseException as error:  # SystemExit too: a handler's exit must not end a thread of ours
             verdict = verdicts.of_exception(lease, error)
         self._states[job.place] = FINISHED

@@ -30,7 +30,6 @@ from jobqueue.worker.channel import (
     pack_held,
     pack_isolated,
     pack_places,
-    unpack_ids,
     unpack_instant,
     unpack_isolated,
     unpack_notes,
@@ -88,8 +87,7 @@ class Engine:
         self._channel = channel
         self._board = board
         self._once = once
-        self._solo = solo  # run one job that is handed over, claim none
-        self._suspects: frozenset[int] = frozenset()
+        self._solo = solo  # run what is handed over, one at a time; claim none
         self._grace_s = grace_s
         self._crew = Crew(concurrency, handlers, board.states, on_finish=self._rouse, tidy=verbs.tidy)
         self._pace = Pace(concurrency)
@@ -105,7 +103,6 @@ class Engine:
         self._stuck_since: float | None = None
         self._answered_at = time.monotonic()
         self._leave_at = math.inf
-        self._has_run = False
         self._is_draining = False
         self._drain_requested = False
         self._is_done = False
@@ -151,9 +148,7 @@ class Engine:
         if self._is_draining:
             self._board.stamp_poll(now)
             self._is_done = not self._held or now >= self._leave_at
-        elif self._solo:
-            self._is_done = self._has_run and not self._held
-        else:
+        elif not self._solo:
             self._claim()
         if not self._is_done:
             self._sleep()
@@ -179,8 +174,6 @@ class Engine:
         for word, body in self._channel.receive():
             if word is Word.DRAIN:
                 self._drain(unpack_instant(body))
-            elif word is Word.SUSPECTS:
-                self._suspects = frozenset(unpack_ids(body))
             elif word is Word.RUN:
                 self._take_on([leasetext.load(isolated_text(body))], unpack_isolated(body)[0])
             else:
@@ -296,7 +289,7 @@ class Engine:
         self._board.stamp_poll(self._answered_at)
         if claimed:
             self._pace.claimed(len(claimed))
-            self._take_on(self._isolate(claimed, now) if self._suspects else claimed, now)
+            self._take_on(self._isolate(claimed, now), now)
         self._schedule_claim(len(claimed), want)
         if self._once and not claimed and not self._held:
             self._is_done = True
@@ -314,12 +307,12 @@ class Engine:
         )
 
     def _isolate(self, claimed: list[Lease], taken_at: float) -> list[Lease]:
-        """Hand suspects of an earlier crash on to processes of their own; answers the others."""
-        for lease in claimed:
-            if lease.job_id in self._suspects:
-                body = pack_isolated(taken_at, _held(lease, 0), leasetext.dump(lease))
-                self._channel.send(Word.ISOLATE, body)
-        return [lease for lease in claimed if lease.job_id not in self._suspects]
+        """Hand suspects (a worker died while it held them) on to be run alone; answers the others."""
+        suspects = [lease for lease in claimed if lease.crashes]
+        for lease in suspects:
+            body = pack_isolated(taken_at, _held(lease, 0), leasetext.dump(lease))
+            self._channel.send(Word.ISOLATE, body)
+        return [lease for lease in claimed if not lease.crashes] if suspects else claimed
 
     def _take_on(self, claimed: list[Lease], taken_at: float) -> None:
         """Tell the keeper, then the threads: a job must be in the keeper's book before it can end a process.
@@ -327,7 +320,8 @@ class Engine:
         `taken_at` is the instant before the claim was sent, so every end reckoned from it errs on the safe
         side.
         """
-        self._has_run = True
+        if not claimed:
+            return
         jobs = [JobContext(lease, self._free_places.popleft(), taken_at, self) for lease in claimed]
         self._held.update((job.place, job) for job in jobs)
         self._channel.send(Word.HELD, pack_held(taken_at, [_held(job.lease, job.place) for job in jobs]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -43,23 +44,33 @@ def run(private: str, options: WorkerOptions) -> None:
     for descriptor in (channel_descriptor, board_descriptor):
         os.set_inheritable(descriptor, False)  # what handlers start must not hold our end of the channel open
     sys.setswitchinterval(SWITCH_S)
+    if solo:
+        _cap_memory(options.suspect_mb)
     channel = Channel(socket.socket(fileno=channel_descriptor))
     engine = Engine(
         registry.handlers(),
         DatabaseVerbs(options, chosen_kinds(options), worker),
         channel,
         Board(board_descriptor),
-        concurrency=options.concurrency,
+        concurrency=1 if solo else options.concurrency,
         once=options.once,
         solo=bool(solo),
         grace_s=options.grace_s,
-        reserved=0 if options.reserve is None else options.reserve.threads,
+        reserved=0 if solo or options.reserve is None else options.reserve.threads,
     )
     _drain_on_signals(engine)
     code = _work(engine, worker)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # handlers that still run in threads must not keep the process
+
+
+def _cap_memory(megabytes: int) -> None:
+    """A suspect that asks for more gets a MemoryError, which fails the attempt; so do its child processes."""
+    limit = megabytes * 2**20
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _work(engine: Engine, worker: str) -> int:

@@ -38,6 +38,7 @@ LOOK_S = 0.25  # how often lapses and hangs are looked for
 STABLE_S = 10.0  # an executor that lived so long starts again at once
 RESTART_FIRST_S, RESTART_CAP_S = 0.1, 5.0
 HUNG_S = 45.0  # without a step of its engine and without a running handler
+OVERRUN_S = 5.0  # a handler that was told that its time is up may take so long to return
 HUNG_LOOKS = 4  # in a row: this process may have been stopped itself
 LEAVE_EARLY_S = 0.5  # of the grace period, so that released jobs are ready again when it ends
 KILL_AFTER_S = 0.4  # after the instant at which an executor should have left
@@ -65,7 +66,12 @@ class Keeper:
         self._clerks = Clerks(rouse=self._rouse, tidy=verbs.tidy)
         self._beats = Beats(verbs, self._clerks, options.name)
         self._partings = Partings(verbs, self._clerks)
-        self._ward = Ward(self._partings, self._start_solo)
+        self._ward = Ward(
+            self._partings, self._start_solo, limit=options.suspects, run_s=options.suspect_run_s
+        )
+        self._retired: list[
+            ExecutorProcess
+        ] = []  # they end what they run, beside a handler that does not end
         self._looked_at = 0.0
         self._signals = 0
         self._obeyed_signals = 0
@@ -102,7 +108,7 @@ class Keeper:
         now = time.monotonic()
         for seat in self._seats:
             self._attend(seat, now)
-        self._attend_ward(now)
+        self._attend_others(now)
         self._clerks.deliver()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
@@ -116,10 +122,11 @@ class Keeper:
         if time.monotonic() >= self._exit_at:
             return True
         ended = all(seat.process is None and seat.is_closed for seat in self._seats)
-        return ended and not (self._ward or self._partings or self._clerks.open)
+        return ended and not (self._ward or self._retired or self._partings or self._clerks.open)
 
     def _processes(self) -> list[ExecutorProcess]:
-        return [seat.process for seat in self._seats if seat.process is not None] + self._ward.processes
+        seated = [seat.process for seat in self._seats if seat.process is not None]
+        return seated + self._retired + self._ward.processes
 
     # Executors
 
@@ -137,12 +144,13 @@ class Keeper:
             seat.vacate(now, crashed=crashed)
             self._close_if_done(seat, code, crashed=crashed)
 
-    def _attend_ward(self, now: float) -> None:
-        for process in tuple(self._ward.processes):
+    def _attend_others(self, now: float) -> None:
+        for process in (*self._retired, *self._ward.processes):
             code = process.exit_code()
             self._hear(process, now)
             if code is not None:
-                self._ward.processes.remove(process)
+                self._retired = [one for one in self._retired if one is not process]
+                self._ward.bury(process)
                 self._bury(process, code, now)
         try:
             self._ward.treat(now)
@@ -155,8 +163,6 @@ class Keeper:
         except OSError as error:  # out of processes or descriptors: that passes
             events.emit("executor_not_started", executor=seat.index, error=repr(error))
             seat.vacate(now, crashed=True)
-        else:
-            self._ward.announce([seat.process])
 
     def _start_solo(self) -> ExecutorProcess:
         return self._start(self._next_name("solo"), self._options, solo=True)
@@ -183,7 +189,8 @@ class Keeper:
         running, resting = process.book.take_all()
         process.close()
         if process.is_leaving or now >= self._leave_at:
-            self._partings.release(resting + running)
+            self._partings.release(resting)
+            self._partings.interrupt(running)
             if not process.is_leaving:
                 self._partings.sweep(process.name, now, in_haste=True)
             return False
@@ -191,9 +198,6 @@ class Keeper:
         self._partings.let_lapse(running)
         if not process.is_solo and code != NO_DATABASE:
             self._partings.sweep(process.name, now, in_haste=self._leave_at < math.inf)
-        if len(running) > 1:
-            self._ward.suspect(running)
-            self._ward.announce(self._processes())
         counts = {"running": len(running), "released": len(resting)}
         events.emit("executor_ended", executor=process.name, exit_code=code, **counts)
         return True
@@ -211,6 +215,7 @@ class Keeper:
         for process in self._processes():
             self._beats.report_ends(process, now)
             self._replace_if_hung(process, now)
+            self._end_overruns(process, now)
             if process.is_silent:
                 process.kill()  # without its keeper it is of no use, should it not be ending by itself
         self._beats.report_ends(self._ward, now)
@@ -229,6 +234,24 @@ class Keeper:
         if process.hung_looks > HUNG_LOOKS:
             events.emit("executor_hung", executor=process.name, for_s=round(now - process.board.turned_at))
             process.kill()
+
+    def _end_overruns(self, process: ExecutorProcess, now: float) -> None:
+        """A handler that goes on after its longest run is ended with its process, once nothing else runs there."""
+        if not any(now - since > OVERRUN_S for since in process.book.overruns.values()):
+            return
+        if not len(process.book):
+            events.emit("executor_overrun", executor=process.name, handlers=len(process.book.overruns))
+            process.kill()
+        elif len(self._retired) < len(self._seats):
+            self._retire(process, now)
+
+    def _retire(self, process: ExecutorProcess, now: float) -> None:
+        """Let it end what it runs and claim no more; another takes its seat."""
+        for seat in self._seats:
+            if seat.process is process:
+                seat.vacate(now, crashed=False)
+                self._retired.append(process)
+                process.tell(Word.DRAIN, pack_instant(math.inf))
 
     # Ending
 
@@ -269,7 +292,7 @@ class Keeper:
         processes = self._processes()
         ends = [self._looked_at + TURN_S, self._exit_at, self._leave_at + KILL_AFTER_S]
         ends += [process.book.next_at for process in processes]
-        ends += [self._ward.book.next_at, self._partings.next_at]
+        ends += [self._ward.book.next_at, self._ward.next_at, self._partings.next_at]
         ends += [seat.start_at for seat in self._seats if seat.process is None and not seat.is_closed]
         nap_s = max(min(ends) - time.monotonic(), 0.0)
         living = [process.channel.fileno() for process in processes if not process.is_silent]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Iterable, Iterator
 
 from jobqueue import leases
@@ -106,6 +107,7 @@ class LeaseBook:
         self._by_place: dict[int, HeldLease] = {}
         self._due_at = math.inf
         self._mark_at = math.inf
+        self.overruns: dict[int, float] = {}  # places whose handler runs past its longest run, and since when
 
     def __len__(self) -> int:
         return len(self._by_place)
@@ -121,6 +123,7 @@ class LeaseBook:
     def add(self, taken_at: float, held: Iterable[Held], now: float) -> None:
         for one in held:
             lease = HeldLease(self, one, taken_at)
+            self.overruns.pop(lease.place, None)
             self._by_place[lease.place] = lease
             self._due_at = min(self._due_at, lease.due_at)
         self._mark_at = min(self._mark_at, now + MARK_S)
@@ -128,6 +131,7 @@ class LeaseBook:
     def drop(self, places: Iterable[int]) -> None:
         for place in places:
             self._by_place.pop(place, None)
+            self.overruns.pop(place, None)
 
     def take(self, place: int) -> HeldLease | None:
         """Take one lease out of the book."""
@@ -138,6 +142,7 @@ class LeaseBook:
         if self._by_place.get(lease.place) is not lease:
             return False
         del self._by_place[lease.place]
+        self._note_overrun(lease, time.monotonic())
         return True
 
     def due(self, now: float) -> list[HeldLease]:
@@ -166,7 +171,14 @@ class LeaseBook:
         """Leases whose end has passed unrenewed, taken out of the book."""
         gone = [lease for lease in self._by_place.values() if lease.ends_at <= now]
         self.drop([lease.place for lease in gone])
+        for lease in gone:
+            self._note_overrun(lease, now)
         return gone
+
+    def _note_overrun(self, lease: HeldLease, now: float) -> None:
+        """Its lease is over. If that was its longest run, its handler has no business to go on."""
+        if lease.is_capped and self.states[lease.place] == RUNNING:
+            self.overruns[lease.place] = now
 
     def ending(self, now: float) -> list[HeldLease]:
         """Leases that are about to reach their longest run, each told once, an interval before."""
@@ -186,6 +198,7 @@ class LeaseBook:
         for lease in self._by_place.values():
             (running if self.states[lease.place] == RUNNING else resting).append(lease)
         self._by_place.clear()
+        self.overruns.clear()
         return running, resting
 
     def _unmarked(self, now: float) -> list[HeldLease]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from jobqueue.limits import LEASE_SECONDS_MAX, WORKER_CHARS_MAX
 from jobqueue.worker.reserve import Slots
@@ -14,6 +14,9 @@ CONCURRENCY_MAX = 256  # handler threads of one executor
 PROCESSES_MAX = 64
 GRACE_SECONDS_MAX = 3_600
 BANDS_MAX = 100
+SUSPECTS_MAX = 256
+SUSPECT_MB_MIN, SUSPECT_MB_MAX = 1_024, 2**24  # an executor that runs nothing maps about 400 MB
+SUSPECT_RUN_SECONDS_MAX = 604_800
 
 
 class BadOption(ValueError):
@@ -31,6 +34,9 @@ class WorkerOptions:
     lease_s: int | None = None  # None: the queue's
     max_priority: int | None = None  # largest band index that is claimed
     reserve: Slots | None = None  # threads kept for a band
+    suspects: int = 1  # that run at a time, each alone in its process
+    suspect_mb: int = field(default_factory=lambda: half_of_memory_mb())  # address space of such a process
+    suspect_run_s: int | None = None  # longest run of a suspect; None: the queue's
     once: bool = False
     grace_s: float = 10.0
     probe_port: int | None = None
@@ -43,6 +49,9 @@ class WorkerOptions:
         _bound("--max-priority", self.max_priority, 0, BANDS_MAX - 1)
         if self.reserve is not None:
             _bound("--reserve, in threads,", self.reserve.threads, 1, self.concurrency - 1)
+        _bound("--suspects", self.suspects, 1, SUSPECTS_MAX)
+        _bound("--suspect-memory, in MB,", self.suspect_mb, SUSPECT_MB_MIN, SUSPECT_MB_MAX)
+        _bound("--suspect-run", self.suspect_run_s, 1, SUSPECT_RUN_SECONDS_MAX)
         _bound("--grace", self.grace_s, 0, GRACE_SECONDS_MAX)
         _bound("--probe-port", self.probe_port, 1, 65_535)
         _bound("--name, in characters,", len(self.name), 0, WORKER_CHARS_MAX - 12)  # "/63.1234567" is added
@@ -67,6 +76,11 @@ class WorkerOptions:
 def default_name() -> str:
     """Host and process: who holds a lease, for people."""
     return f"{socket.gethostname()[:60]}:{os.getpid()}"
+
+
+def half_of_memory_mb() -> int:
+    """Half of this machine's memory: a job that eats its worker's must not eat the machine's."""
+    return max(SUSPECT_MB_MIN, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**21)
 
 
 def _bound(option: str, value: float | None, low: float, high: float) -> None:

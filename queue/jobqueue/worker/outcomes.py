@@ -6,7 +6,11 @@ No Django import here: `from jobqueue import Transient` works before set-up.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from jobqueue.worker.context import JobContext
 
 
 class JobOutcome(Exception):
@@ -60,3 +64,31 @@ class LeaseLost(Exception):
 
 class InvalidCheckpoint(ValueError):
     """Raised by `checkpoint()`: the value is not JSON as the API has it, or larger than 16 KiB."""
+
+
+# What a `reconcile` hook answers
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An earlier attempt did it; `result` (any JSON value) completes the job, and the handler is not called."""
+
+    result: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """No earlier attempt did it, or doing it again has no further effect: the handler may act."""
+
+
+@dataclass(frozen=True, slots=True)
+class StillUnknown:
+    """It cannot be known yet: asked again after the backoff (`retry_after_s` is a floor), in the end a dead letter."""
+
+    message: str = ""
+    retry_after_s: float | None = None
+
+
+def safe_to_repeat(job: JobContext) -> NotDone:
+    """The hook of handlers whose receiver acts once per operation id: calling it again resolves the first call."""
+    return NotDone()

@@ -51,6 +51,14 @@ class Partings:
         """Give back, uncharged."""
         self._add(self._release, held)
 
+    def postpone(self, held: Sequence[HeldLease], delay_s: int) -> None:
+        """Give back, uncharged, to be claimed again after a while."""
+        self._add(partial(self._release, delay_s=delay_s), held)
+
+    def interrupt(self, held: Sequence[HeldLease]) -> None:
+        """Give back, uncharged, what was running: known as started, so that what acts outside is reconciled."""
+        self._add(self._release_started, held)
+
     def let_lapse(self, held: Sequence[HeldLease]) -> None:
         """Mark as started and leave alone."""
         self._add(self._mark_started, held)
@@ -96,8 +104,16 @@ class Partings:
             sweep.at = time.monotonic() + sweep.backoff.fail()
             self._waiting.append(sweep)
 
-    def _release(self, held: Sequence[HeldLease]) -> Sequence[object]:
-        return self._verbs.release([leases.Release(one.job_id, one.generation, one.token) for one in held])
+    def _release(self, held: Sequence[HeldLease], *, delay_s: int | None = None) -> Sequence[object]:
+        return self._verbs.release(
+            [leases.Release(one.job_id, one.generation, one.token, delay_s) for one in held]
+        )
+
+    def _release_started(self, held: Sequence[HeldLease]) -> Sequence[object]:
+        marks = self._mark_started(held)
+        marked = [one for one, mark in zip(held, marks, strict=True) if not must_repeat(mark)]
+        released = iter(self._release(marked) if marked else ())
+        return [mark if must_repeat(mark) else next(released) for mark in marks]
 
     def _mark_started(self, held: Sequence[HeldLease]) -> Sequence[object]:
         """`lease_s` 1: a renewal never shortens, and this one should not lengthen either."""

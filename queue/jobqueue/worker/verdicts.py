@@ -41,7 +41,7 @@ def of_exception(lease: Lease, error: BaseException) -> Verdict | None:
         return leases.Release(lease.job_id, lease.generation, lease.token, _whole_seconds(error.delay_s))
     if isinstance(error, Failure):
         return _failed(lease, error.error_class, error.message, _whole_seconds(error.retry_after_s))
-    return _failed(lease, "transient", _describe(error))
+    return _failed(lease, "transient", describe(error))
 
 
 def invalid_result(lease: Lease, reason: str) -> leases.Fail:
@@ -67,7 +67,7 @@ def storable(message: str) -> str:
     return text.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Class and text in the first line (what dead letters are grouped by), then the innermost frames."""
     try:
         text = str(error)

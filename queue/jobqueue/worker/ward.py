@@ -1,29 +1,36 @@
-"""Isolation of suspects: jobs that ran side by side when their process died.
+"""Isolation of suspects: jobs whose worker died while it held them.
 
-Which of them killed it cannot be known, so each is charged. To charge the innocent once at most, the next try of
-each runs in a process of its own: a job that kills again is then alone.
+Any worker knows them by the crashes that their lease tells of. Of jobs that ran side by side when their process died
+nobody can know which killed it, so each is charged; to charge the innocent once at most, each runs alone from then
+on: in a process that runs one suspect at a time, bounded in memory and time. A job that kills again is then alone.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobqueue.worker.board import PLACES
-from jobqueue.worker.channel import Held, Word, pack_ids, unpack_isolated, unpack_notes
+from jobqueue.worker.channel import Held, Word, pack_instant, unpack_isolated, unpack_notes
 from jobqueue.worker.leasebook import HeldLease, LeaseBook
 from jobqueue.worker.partings import Partings
 from jobqueue.worker.process import ExecutorProcess
 
-SUSPECTS_MAX = 10_000
-SUSPICION_S = 3_600.0  # a suspect that another worker took is forgotten after so long
-PROCESSES_MAX = 2  # at a time
-WAIT_S = 10.0  # for one of them; then the lease goes back to the queue
+ROOM = 8  # suspects that wait for each process; more go back to the queue for a while
+WAIT_S = 30.0  # for a process; then the lease goes back too
+JOBS_PER_PROCESS = (
+    50  # one after another; then a fresh one, so that nobody inherits for long what others leaked
+)
+IDLE_S = 1.0  # a process without a suspect ends
+BACK_S_MIN, BACK_S_MAX = 2, 300  # how long what goes back stays away: about until it would have its turn
+LEARN = 0.2  # weight of the newest run in the mean
 
 
 class _Patient(NamedTuple):
-    """A suspect's lease on its way into a process of its own."""
+    """A suspect's lease on its way to a process."""
 
     taken_at: float
     held: Held
@@ -31,57 +38,125 @@ class _Patient(NamedTuple):
     came_at: float
 
 
+@dataclass(slots=True)
+class _Room:
+    """What is known of a process that runs suspects."""
+
+    process: ExecutorProcess
+    taken: int = 0  # suspects so far
+    busy_since: float | None = None  # it has one; None: it waits for the next
+    running_since: float | None = None  # its handler was first seen running
+    idle_since: float = 0.0
+    is_dismissed: bool = False
+
+
 class Ward:
     """Owned by the keeper's thread. `book` has the leases that wait; those that run are in their process's."""
 
-    def __init__(self, partings: Partings, start: Callable[[], ExecutorProcess]) -> None:
+    def __init__(
+        self,
+        partings: Partings,
+        start: Callable[[], ExecutorProcess],
+        *,
+        limit: int = 1,
+        run_s: float | None = None,
+    ) -> None:
         self._partings = partings
         self._start = start
-        self._suspects: dict[int, float] = {}  # job → when it is forgotten
+        self._limit = limit  # processes at a time
+        self._run_s = run_s  # longest run of a suspect
         self._waiting: dict[int, _Patient] = {}  # by place in the book
+        self._rooms: list[_Room] = []
         self._next_place = 0
+        self._mean_s = 1.0  # that a suspect takes
         self.book = LeaseBook(memoryview(bytearray(PLACES)))
-        self.processes: list[ExecutorProcess] = []  # the keeper takes out those that have ended
         self.is_closed = False
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self.processes)
+        return bool(self._waiting or self._rooms)
 
-    def suspect(self, jobs: Iterable[HeldLease]) -> None:
-        """These ran together when their process died."""
-        until = time.monotonic() + SUSPICION_S
-        self._suspects.update((job.job_id, until) for job in jobs)
-        while len(self._suspects) > SUSPECTS_MAX:
-            del self._suspects[next(iter(self._suspects))]
+    @property
+    def processes(self) -> list[ExecutorProcess]:
+        return [room.process for room in self._rooms]
 
-    def announce(self, processes: Iterable[ExecutorProcess]) -> None:
-        """Tell executors whom to send here instead of starting them."""
-        now = time.monotonic()
-        self._suspects = {job: until for job, until in self._suspects.items() if until > now}
-        if self._suspects:
-            for process in processes:
-                process.tell(Word.SUSPECTS, pack_ids(self._suspects))
+    @property
+    def next_at(self) -> float:
+        """When `treat` has something next without any word from outside."""
+        return min(
+            (
+                room.idle_since + IDLE_S
+                for room in self._rooms
+                if room.busy_since is None and not room.is_dismissed
+            ),
+            default=math.inf,
+        )
+
+    def bury(self, process: ExecutorProcess) -> None:
+        """Forget a process that has ended; the keeper judges what it leaves."""
+        self._rooms = [room for room in self._rooms if room.process is not process]
 
     def admit(self, body: bytes, now: float) -> None:
-        """Take over the lease in an executor's ISOLATE frame."""
+        """Take over the lease in an executor's ISOLATE frame, or give it back when too many wait."""
         taken_at, held = unpack_isolated(body)
         held = held._replace(place=self._next_place)
         self._next_place = (self._next_place + 1) % PLACES
         self._waiting[held.place] = _Patient(taken_at, held, body, now)
         self.book.add(taken_at, [held], now)
+        if len(self._waiting) > ROOM * self._limit:
+            self._send_away([held.place])
 
     def treat(self, now: float) -> None:
-        """Start processes for those that wait; give back those that have waited for too long."""
+        """Hand those that wait to processes that are free; end what has run for too long, or has nothing to do."""
+        for room in self._rooms:
+            self._look_at(room, now)
         late = [place for place, one in self._waiting.items() if self.is_closed or now - one.came_at > WAIT_S]
-        self._give_back(late)
-        while self._waiting and len(self.processes) < PROCESSES_MAX:
-            process = self._start()
-            place = next(iter(self._waiting))
-            patient = self._waiting.pop(place)
-            self.book.drop([place])
-            process.book.add(patient.taken_at, [patient.held._replace(place=0)], now)
-            process.tell(Word.RUN, patient.body)
-            self.processes.append(process)
+        self._send_away(late)
+        while self._waiting and (free := self._free_room()) is not None:
+            self._hand_over(free, now)
+        for room in self._rooms:
+            is_worn = room.taken >= JOBS_PER_PROCESS
+            if room.busy_since is None and (is_worn or self.is_closed or now - room.idle_since > IDLE_S):
+                self._dismiss(room)
+
+    def _look_at(self, room: _Room, now: float) -> None:
+        process = room.process
+        if room.busy_since is None:
+            return
+        if not len(process.book) and not process.book.overruns:
+            self._mean_s += LEARN * (now - room.busy_since - self._mean_s)
+            room.busy_since = room.running_since = None
+            room.idle_since = now
+        elif process.board.running():
+            room.running_since = room.running_since or now
+            if self._run_s is not None and now - room.running_since > self._run_s:
+                process.kill()  # its lease lapses, and is charged
+
+    def _free_room(self) -> _Room | None:
+        """A process for the next suspect: one that waits, or a new one while there are not too many."""
+        for room in self._rooms:
+            if room.busy_since is None and not room.is_dismissed and room.taken < JOBS_PER_PROCESS:
+                return room
+        if len(self._rooms) >= self._limit:
+            return None
+        self._rooms.append(_Room(self._start()))
+        return self._rooms[-1]
+
+    def _hand_over(self, room: _Room, now: float) -> None:
+        place = next(iter(self._waiting))
+        patient = self._waiting.pop(place)
+        self.book.drop([place])
+        # Its engine gives out places in their order, and holds one lease at a time: so this one's is known before
+        # it says so, and the lease is in some book at every instant.
+        held = patient.held._replace(place=room.taken)
+        room.taken += 1
+        room.busy_since = now
+        room.process.book.add(patient.taken_at, [held], now)
+        room.process.tell(Word.RUN, patient.body)
+
+    def _dismiss(self, room: _Room) -> None:
+        if not room.is_dismissed:
+            room.is_dismissed = True
+            room.process.tell(Word.DRAIN, pack_instant(time.monotonic()))
 
     def tell(self, word: Word, body: bytes) -> None:
         """What renewals found of leases that wait here."""
@@ -90,11 +165,21 @@ class Ward:
             for place in places:
                 self._waiting.pop(place, None)
         elif word is not Word.ENDING:
-            self._give_back(places)
+            self._partings.release(self._take_out(places))
 
-    def _give_back(self, places: Iterable[int]) -> None:
-        held = [self.book.take(place) for place in places]
+    def _take_out(self, places: Iterable[int]) -> list[HeldLease]:
+        held = [lease for place in places if (lease := self.book.take(place)) is not None]
         for lease in held:
-            if lease is not None:
-                self._waiting.pop(lease.place, None)
-        self._partings.release([lease for lease in held if lease is not None])
+            self._waiting.pop(lease.place, None)
+        return held
+
+    def _send_away(self, places: list[int]) -> None:
+        """Back to the queue; when the ward stays open, for about as long as those before them take."""
+        held = self._take_out(places)
+        if self.is_closed:
+            self._partings.release(held)
+            return
+        ahead = len(self._waiting)
+        for index, lease in enumerate(held):
+            delay_s = math.ceil((ahead + index) * self._mean_s / self._limit)
+            self._partings.postpone([lease], min(max(delay_s, BACK_S_MIN), BACK_S_MAX))

@@ -90,7 +90,12 @@ class Platform:
     def lines(self, word: str) -> list[tuple[str, int, int]]:
         """(job, generation, attempt) of each line that begins with `word`."""
         found = [line.split() for line in self.log.read_text().splitlines()]
-        return [(job, int(gen), int(attempt)) for said, job, gen, attempt in found if said == word]
+        return [(line[1], int(line[2]), int(line[3])) for line in found if line[0] == word]
+
+    def numbers(self, word: str) -> dict[str, int]:
+        """Job → the number that it wrote last in a line that begins with `word`."""
+        found = [line.split() for line in self.log.read_text().splitlines()]
+        return {line[1]: int(line[2]) for line in found if line[0] == word}
 
     def until(self, condition: Callable[[], object], timeout_s: float = 30) -> float:
         """Wait, doing the reaper's and the dispatcher's work meanwhile; answers how long it took."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from jobqueue import safe_to_repeat
 from jobqueue.worker import registry
 from jobqueue.worker.registry import handler
 
@@ -80,3 +81,48 @@ def test_handlers_can_be_imported_before_django_is_set_up() -> None:
     code = "from jobqueue import handler, Transient; handler('a')(len)"
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+# What code declares
+
+
+def test_what_a_handler_declares_is_known_by_its_kind() -> None:
+    @handler("test.declares", schema={"type": "object"}, max_attempts=3, queue="mails", cost_hint_s=2)
+    def declares(job): ...
+
+    found = registry.declared()["test.declares"]
+    assert found.by.endswith("declares")
+    assert found.declaration.members() == {
+        "payload_schema": {"type": "object"},
+        "max_attempts": 3,
+        "queue": "mails",
+        "cost_hint_s": 2,
+    }
+
+
+def test_external_effects_need_a_hook_that_reconciles() -> None:
+    with pytest.raises(ValueError, match="reconcile"):
+        handler("test.acts", external_effects=True)
+    handler("test.acts", external_effects=True, reconcile=safe_to_repeat)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": True}, "max_attempts"),
+        ({"backoff_cap_s": float("nan")}, "backoff_cap_s"),
+        ({"queue": "No"}, "queue"),
+        ({"schema": {"type": "nope"}}, "schema"),
+    ],
+)
+def test_a_bad_declaration_is_refused_at_import(settings, word) -> None:
+    with pytest.raises(ValueError, match=word):
+        handler("test.bad", **settings)
+
+
+def test_a_hook_must_be_a_plain_function_of_the_job() -> None:
+    async def slow(job): ...
+
+    with pytest.raises(TypeError, match="reconcile"):
+        handler("test.hook", reconcile=slow)

@@ -16,6 +16,7 @@ from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
 from jobqueue.worker.probe import Probe
 from jobqueue.worker.process import PRIVATE_FLAG
+from jobqueue.worker.registration import Registration
 from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
 from jobsplatform.errors import NotFound
@@ -42,6 +43,20 @@ class Command(BaseCommand):
             metavar="BAND:N",
             help="N threads of each process run only this band and more urgent ones (none); claims no job ahead",
         )
+        add(
+            "--suspects",
+            type=int,
+            default=1,
+            metavar="N",
+            help="jobs whose worker died that run at a time, each alone in a process (1)",
+        )
+        add(
+            "--suspect-memory",
+            type=int,
+            metavar="MB",
+            help="address space of such a process (half of memory)",
+        )
+        add("--suspect-run", type=int, metavar="SECONDS", help="longest run of such a job (its queue's)")
         add("--once", action="store_true", help="work until nothing is claimable, then exit")
         add("--grace", type=float, default=10, metavar="SECONDS", help="for running jobs after SIGTERM (10)")
         add("--probe-port", type=int, metavar="PORT", help="serve GET /healthz on 127.0.0.1 (off)")
@@ -56,6 +71,7 @@ class Command(BaseCommand):
         options = _options(given)
         kinds = _kinds(options)
         self._refuse_unknown_names(options)
+        Registration(options.name, kinds).start()
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         self._serve_probe(options, keeper)
         code = keeper.run()
@@ -112,6 +128,9 @@ def _options(given: dict[str, Any]) -> WorkerOptions:
             lease_s=given["lease"],
             max_priority=given["max_priority"],
             reserve=given["reserve"],
+            suspects=given["suspects"],
+            **({} if given["suspect_memory"] is None else {"suspect_mb": given["suspect_memory"]}),
+            suspect_run_s=given["suspect_run"],
             once=given["once"],
             grace_s=given["grace"],
             probe_port=given["probe_port"],

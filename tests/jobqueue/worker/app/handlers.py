@@ -7,13 +7,14 @@ import os
 import signal
 import time
 
-from jobqueue import JobContext, Transient, handler
+from jobqueue import Done, JobContext, NotDone, Transient, handler
 
 
 def note(job: JobContext, word: str) -> None:
     """One line in the file that the payload names: the test's own record of what ran."""
     with open(job.payload["log"], "a") as file:
         file.write(f"{word} {job.job_id} {job.generation} {job.attempt}\n")
+        file.write(f"pid {job.job_id} {os.getpid()}\n")
 
 
 @handler("test.noop")
@@ -100,3 +101,58 @@ def crash_by_payload(job: JobContext) -> str:
     if job.payload.get("deadly"):
         os.kill(os.getpid(), signal.SIGKILL)
     return f"lived under redrive {job.redrive_generation}"
+
+
+@handler("test.runaway")
+def runaway(job: JobContext) -> None:
+    """Listens to nobody and never ends."""
+    note(job, "start")
+    while True:
+        time.sleep(0.1)
+
+
+@handler("test.kill-all")
+def kill_all(job: JobContext) -> str:
+    """At the first try it takes its keeper along, once that has said that it was started."""
+    note(job, "start")
+    if job.attempt == 1:
+        time.sleep(2)
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    return "alone"
+
+
+@handler("test.crash-then-eat")
+def crash_then_eat(job: JobContext) -> int:
+    note(job, "start")
+    if job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(bytearray(job.payload["mb"] * 2**20))
+
+
+@handler("test.crash-then-hang")
+def crash_then_hang(job: JobContext) -> None:
+    note(job, "start")
+    if job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(3_600)
+
+
+def find_payment(job: JobContext) -> Done | NotDone:
+    """Asks the receiver, here the test's file, by the operation id."""
+    with open(job.payload["log"]) as file:
+        paid = any(line.startswith(f"paid {job.operation_id} ") for line in file)
+    return Done({"found": True, "earlier": list(job.earlier_generations)}) if paid else NotDone()
+
+
+@handler("test.pay-then-die", external_effects=True, reconcile=find_payment)
+def pay_then_die(job: JobContext) -> None:
+    note(job, "paid")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("test.pay-slowly", external_effects=True, reconcile=find_payment)
+def pay_slowly(job: JobContext) -> None:
+    note(job, "paid")
+    time.sleep(3_600)
