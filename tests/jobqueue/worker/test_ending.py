@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,9 +105,14 @@ def test_the_engine_is_told_that_the_job_is_done(effects: None) -> None:
 
 def test_a_block_that_raises_leaves_neither(effects: None) -> None:
     job = context(leased())
-    with pytest.raises(ZeroDivisionError), job.transaction():
-        act(job)
-        _ = 1 / 0
+
+    def fails() -> None:
+        with job.transaction():
+            act(job)
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert (effects_of(job.lease.job_id), cast.place(job.lease.job_id)) == (0, "lease")
     assert not job.is_done
 
@@ -142,22 +148,29 @@ def test_an_effect_is_not_done_twice_by_one_attempt(effects: None) -> None:
 
 def test_a_result_that_cannot_be_stored_takes_the_effect_back(effects: None) -> None:
     job = context(leased())
-    with pytest.raises(Permanent, match="invalid_result"), job.transaction() as ending:
-        act(job)
-        ending.result = object()
+
+    def returns_no_json() -> None:
+        with job.transaction() as ending:
+            act(job)
+            ending.result = object()
+
+    with pytest.raises(Permanent, match="invalid_result"):
+        returns_no_json()
     assert (effects_of(job.lease.job_id), cast.place(job.lease.job_id)) == (0, "lease")
 
 
 def test_a_swallowed_database_error_is_no_success(effects: None) -> None:
     """Django would roll back at the end of the block without a word."""
     job = context(leased())
-    with pytest.raises(TransactionManagementError), job.transaction():
-        act(job)
-        try:
-            with transaction.atomic(using=SHARD, savepoint=False):
+
+    def swallows() -> None:
+        with job.transaction():
+            act(job)
+            with suppress(DatabaseError), transaction.atomic(using=SHARD, savepoint=False):
                 cast.read("SELECT 1 / 0")
-        except DatabaseError:
-            pass
+
+    with pytest.raises(TransactionManagementError):
+        swallows()
     assert (effects_of(job.lease.job_id), cast.place(job.lease.job_id), job.is_done) == (0, "lease", False)
 
 
@@ -284,7 +297,7 @@ def together_or_neither(job_id: int) -> bool:
 
 
 def kill_and_finish(mill: Mill, die: dict[str, float]) -> tuple[bool, bool]:
-    """Kill the first attempt as `die` says; whether that killed it and whether it had committed. Then finish the job."""
+    """Kill the first attempt as `die` says; whether it did, and whether all was committed. Then finish."""
     lease = leased()
     said = mill.run(lease, die)
     was_done = together_or_neither(lease.job_id)

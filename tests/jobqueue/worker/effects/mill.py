@@ -71,7 +71,7 @@ def _act(job: Any, death: _Death) -> None:
     """The handler: one row in `effect` is the effect."""
     from django.db import connections
 
-    with death.watching(), job.transaction() as ending:
+    with death, job.transaction() as ending:
         with connections[ending.alias].cursor() as cursor:
             cursor.execute("INSERT INTO effect VALUES (%s, %s)", [job.lease.job_id, job.generation])
         ending.result = {"generation": job.generation}
@@ -83,9 +83,6 @@ class _Death:
         self._at_line = plan.get("line")
         self._after_s = plan.get("after_s")
         self.seen = 0
-
-    def watching(self) -> _Death:
-        return self
 
     def __enter__(self) -> None:
         sys.settrace(self._trace)
