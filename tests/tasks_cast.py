@@ -61,7 +61,7 @@ class Site:
         handlers = registry.discover()
         found = cast.claim(now=None, limit=limit)
         for lease in found:
-            _settle(_verdict(lease, handlers[lease.kind]))
+            _settle(_verdict(JobContext(lease, 0, time.monotonic(), Alone()), handlers[lease.kind]))
         return found
 
     def try_again(self) -> None:
@@ -70,11 +70,12 @@ class Site:
         self.work()
 
 
-def _verdict(lease: Lease, handler: registry.Handler) -> verdicts.Verdict | None:
+def _verdict(job: JobContext, handler: registry.Handler) -> verdicts.Verdict | None:
     try:
-        return verdicts.of_result(lease, handler(JobContext(lease, 0, time.monotonic(), Alone())))
+        verdict: verdicts.Verdict | None = verdicts.of_result(job.lease, handler(job))
     except BaseException as error:
-        return verdicts.of_exception(lease, error)
+        verdict = verdicts.of_exception(job.lease, error)
+    return None if job.is_done else verdict
 
 
 def _settle(verdict: verdicts.Verdict | None) -> None:
