@@ -31,6 +31,10 @@ T = TypeVar("T")
 BY_INDEX = b"""SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('join_collapse_limit', '1', true)"""
 
+_SETTINGS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "join_collapse_limit")
+_READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
+_RESTORE_SETTINGS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _SETTINGS)
+
 # `{name}` in a statement stands for the fragment `_name.sql` beside it; `{t.name}` prefixes each column of a list.
 _FRAGMENT = re.compile(r"\{(?:(\w+)\.)?([a-z_]+)\}")
 
@@ -105,6 +109,19 @@ def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool)
             connection.execute(BY_INDEX)
             cursor = send(connection, statement, params)
         return _fetch(cursor)
+
+
+@contextmanager
+def planner_kept(alias: str) -> Iterator[None]:
+    """Put back what statements by index set, for callers whose transaction on `alias` goes on with their own queries.
+
+    Nothing is put back where an exception has spoilt the transaction: its end undoes the settings too.
+    """
+    with translated(alias, writes=False) as connection:
+        found = _fetch(connection.execute(_READ_SETTINGS))[0]
+    yield
+    with translated(alias, writes=False) as connection:
+        connection.execute(_RESTORE_SETTINGS, found)
 
 
 def _fetch(cursor: psycopg.Cursor[Row]) -> list[Row]:

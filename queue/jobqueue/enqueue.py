@@ -86,8 +86,10 @@ class Accepted:
 Outcome = Accepted | JobsPlatformError
 
 
-def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outcome]:
-    """Store `jobs`, each alone, and answer in their order.
+def enqueue(
+    jobs: Sequence[NewJob], *, now: datetime | None = None, unkeyed_on: str | None = None
+) -> list[Outcome]:
+    """Store `jobs`, each alone, and answer in their order. Those without a request key go to the shard `unkeyed_on`.
 
     Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid (due after the
     deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded, RateLimited and QueueFull
@@ -100,7 +102,7 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
             firsts.setdefault(job.identity, index)
     fresh = [i for i, job in enumerate(jobs) if job.request_key is None or firsts[job.identity] == i]
     outcomes: dict[int, Outcome] = {}
-    for alias, indexes in _by_shard(jobs, fresh).items():
+    for alias, indexes in _by_shard(jobs, fresh, unkeyed_on).items():
         batch = [(jobs[i], fingerprints[i]) for i in indexes]
         outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
     repeats = [i for i in range(len(jobs)) if i not in outcomes]
@@ -117,13 +119,13 @@ def enqueue(jobs: Sequence[NewJob], *, now: datetime | None = None) -> list[Outc
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int]) -> dict[str, list[int]]:
+def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int], unkeyed_on: str | None) -> dict[str, list[int]]:
     """Which shard takes which job: by the key's identity, or any for work without a key."""
     aliases = list(database.aliases().values())
     if len(aliases) == 1:
         return {aliases[0]: list(indexes)} if indexes else {}
     placed: dict[str, list[int]] = {}
-    unkeyed = random.choice(aliases)
+    unkeyed = unkeyed_on or random.choice(aliases)
     for index in indexes:
         job = jobs[index]
         alias = unkeyed if job.request_key is None else alias_of_key(job)

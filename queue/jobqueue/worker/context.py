@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,9 +13,11 @@ from jobqueue import ids
 from jobqueue.limits import CHECKPOINT_BYTES_MAX
 from jobqueue.worker.documents import InvalidDocument, encode
 from jobqueue.worker.outcomes import InvalidCheckpoint, LeaseLost
+from jobsplatform import database
 
 if TYPE_CHECKING:
     from jobqueue.claiming import Lease
+    from jobqueue.worker.ending import Ending
 
 
 class Backing(Protocol):
@@ -21,6 +25,9 @@ class Backing(Protocol):
 
     def save_checkpoint(self, job: JobContext, text: str) -> None:
         """Return once `text` is durable. Raises LeaseLost."""
+
+    def note_done(self, job: JobContext) -> None:
+        """The job's completion is committed while its handler still runs."""
 
     def queue_name(self, queue_id: int) -> str: ...
 
@@ -40,6 +47,7 @@ class JobContext:
         "_payload",
         "began_at",
         "is_cancelled",
+        "is_done",
         "is_ending",
         "is_lost",
         "lease",
@@ -54,6 +62,9 @@ class JobContext:
         self.taken_at = taken_at
         self._backing = backing
         self.is_cancelled = self.is_ending = self.is_lost = False  # set by the engine
+        self.is_done = (
+            False  # completed by `transaction()`: what the handler does from then on counts no more
+        )
         self._payload: Any = _UNREAD
 
     # Identity
@@ -179,6 +190,26 @@ class JobContext:
         except InvalidDocument as error:
             raise InvalidCheckpoint(f"the checkpoint cannot be stored: {error}") from error
         self._backing.save_checkpoint(self, text)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Ending]:
+        """Commit what the block writes to the job's database together with the job's completion, or neither.
+
+        The block gets an `Ending`: write with `using=ending.alias`, set `ending.result`. After it the job is done:
+        the handler's return value, and an exception, count no more. Raises LeaseLost when the job is no longer this
+        attempt's (the effect is rolled back), RuntimeError in a second block or inside another transaction.
+        """
+        from jobqueue.worker.ending import together  # needs Django to be set up
+
+        if self.is_done:
+            raise RuntimeError(f"job {self.job_id} is done: it has one transaction")
+        alias = database.alias_of(self.lease.job_id)
+        if self.is_lost or alias is None:
+            raise LeaseLost(f"the lease of job {self.job_id} is lost")
+        with together(self.lease, alias) as ending:
+            yield ending
+        self.is_done = True
+        self._backing.note_done(self)
 
     def __repr__(self) -> str:
         return f"<job {self.job_id} {self.kind} generation {self.generation}>"

@@ -18,6 +18,7 @@ from jobqueue.worker.board import FINISHED, RUNNING
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.registry import Handler
 from jobqueue.worker.verdicts import Verdict
+from jobsplatform import events
 
 Ended = tuple[
     JobContext, Verdict | None, float
@@ -116,12 +117,16 @@ class Crew:
             verdict = verdicts.of_result(lease, reconciling.run(self._handlers[lease.kind], job))
         except BaseException as error:  # SystemExit too: a handler's exit must not end a thread of ours
             verdict = verdicts.of_exception(lease, error)
+            if job.is_done:
+                events.emit("failed_after_end", job_id=job.job_id, error=repr(error)[:500])
+        if job.is_done:
+            verdict = None  # told by its transaction
         self._states[job.place] = FINISHED
         self.current[slot] = None
         self.ended.append((job, verdict, time.monotonic() - began_at))
         if not self.queued:
             self._on_finish()
-        return type(verdict) is leases.Complete
+        return job.is_done or type(verdict) is leases.Complete
 
     def _tidy_up(self) -> None:
         """Give back what handlers left in this thread: database connections and the query log of DEBUG."""

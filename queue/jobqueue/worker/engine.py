@@ -95,6 +95,9 @@ class Engine:
         self._settler = Settler(verbs)
         self._checkpoints = Checkpoints(verbs, self._rouse)
         self._held: dict[int, JobContext] = {}
+        self._done: deque[JobContext] = (
+            deque()
+        )  # completed by their transactions, perhaps still in their handlers
         self._free_places = deque(range(PLACES))
         self._claim_at = 0.0
         self._idle_s = POLL_FIRST_S
@@ -186,6 +189,8 @@ class Engine:
                 self._heed(word, job)
 
     def _heed(self, word: Word, job: JobContext) -> None:
+        if job.is_done:
+            return  # the keeper had not heard of it yet
         if word is Word.LOST:
             job.is_lost = True
             if self._crew.take_back(job):
@@ -207,6 +212,7 @@ class Engine:
 
     def _collect(self, now: float) -> None:
         """Take what the threads have finished."""
+        self._tell_done()
         ended = self._crew.ended
         count = 0
         total_s = 0.0
@@ -220,6 +226,13 @@ class Engine:
                 self._settler.add(job, verdict, now)
         if count:
             self._pace.learn(count, total_s)
+
+    def _tell_done(self) -> None:
+        """The keeper forgets leases that are completed; their places stay taken until the handlers return."""
+        while self._done:
+            job = self._done.popleft()
+            if self._held.get(job.place) is job:  # else its place may be another's by now
+                self._channel.send(Word.DROPPED, pack_places([job.place]))
 
     def _is_alone(self) -> bool:
         """Is nothing running or queued that could join the next batch?"""
@@ -343,6 +356,10 @@ class Engine:
     def save_checkpoint(self, job: JobContext, text: str) -> None:
         self._checkpoints.save(job, text)
 
+    def note_done(self, job: JobContext) -> None:
+        self._done.append(job)
+        self._rouse()
+
     def queue_name(self, queue_id: int) -> str:
         return self._verbs.queue_name(queue_id)
 
@@ -369,7 +386,7 @@ class Engine:
 
     def _nap_s(self, now: float) -> float:
         """Until the next thing to do; reckoned after `_is_asleep` is set, so that nothing ends unseen."""
-        if self._crew.ended and not self._crew.queued:
+        if self._done or (self._crew.ended and not self._crew.queued):
             return 0.0
         ends = [now + TURN_S, self._settler.due_at(alone=self._is_alone()), self._leave_at]
         ends.append(self._checkpoints.due_at())

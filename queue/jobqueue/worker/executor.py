@@ -9,7 +9,7 @@ import socket
 import sys
 from types import FrameType
 
-from jobqueue.worker import registry
+from jobqueue.worker import registry, whoami
 from jobqueue.worker.board import Board
 from jobqueue.worker.channel import Channel, Closed
 from jobqueue.worker.engine import DatabaseAway, Engine, Stuck
@@ -40,6 +40,7 @@ def run(private: str, options: WorkerOptions) -> None:
     """Run as executor `private` (see `process.PRIVATE_FLAG`). Never returns."""
     worker, *numbers = private.split(",")
     channel_descriptor, board_descriptor, keeper_pid, solo = map(int, numbers)
+    whoami.worker = worker
     die_with_parent(keeper_pid)
     for descriptor in (channel_descriptor, board_descriptor):
         os.set_inheritable(descriptor, False)  # what handlers start must not hold our end of the channel open

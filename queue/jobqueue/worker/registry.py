@@ -99,10 +99,13 @@ def declared_of(kind: str) -> Declared | None:
 
 
 def discover() -> Mapping[str, Handler]:
-    """Import `handlers.py` of each installed app (Django must be set up); returns what is registered."""
+    """Import `handlers.py` of each installed app, and its tasks (Django must be set up); returns what is registered."""
     from django.utils.module_loading import autodiscover_modules
 
+    from jobqueue.tasks import discovery
+
     autodiscover_modules("handlers")
+    discovery.register()
     return handlers()
 
 

@@ -156,3 +156,24 @@ def pay_then_die(job: JobContext) -> None:
 def pay_slowly(job: JobContext) -> None:
     note(job, "paid")
     time.sleep(3_600)
+
+
+@handler("test.effect")
+def effect(job: JobContext) -> str:
+    """An effect and the completion in one transaction; then it goes on for a while, and fails or kills itself."""
+    from django.db import connections
+
+    note(job, "start")
+    with job.transaction() as ending:
+        with connections[ending.alias].cursor() as cursor:
+            cursor.execute("INSERT INTO effect VALUES (%s, %s)", [job.lease.job_id, job.generation])
+        ending.result = {"in": "time"}
+    end = time.monotonic() + job.payload["s"]
+    while time.monotonic() < end:
+        if job.lease_lost:
+            note(job, "lost")
+        time.sleep(0.01)
+    note(job, "after")
+    if job.payload.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise Transient("too late to fail")

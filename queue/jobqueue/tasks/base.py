@@ -1,0 +1,108 @@
+"""What both backends share: options, validation, bands, and the way to a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.core.checks import CheckMessage, Error
+
+from jobqueue.tasks import catalogue, priorities, results
+from jobqueue.tasks.framework import BaseTaskBackend, InvalidTask, TaskResult, task_enqueued
+from jobqueue.tasks.task import QueueTask
+from jobqueue.worker.registry import KIND
+
+ATTEMPTS_MAX = 100
+
+
+class Backend(BaseTaskBackend):
+    """Base of `QueueBackend` and `HttpBackend`."""
+
+    task_class = QueueTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    known_options: ClassVar[frozenset[str]] = frozenset({"TENANT", "MAX_ATTEMPTS", "BANDS", "MODULES"})
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, dict(params))
+        self.tenant: str | None = self.options.get("TENANT")
+        self.max_attempts: int | None = self.options.get("MAX_ATTEMPTS")
+        self.bands: Mapping[int, int | str] | None = self.options.get("BANDS")
+        self.modules: list[str] | None = self.options.get("MODULES")
+
+    def validate_task(self, task: Any) -> None:
+        """Everything that can be said without a database: tasks are made while modules are imported."""
+        super().validate_task(task)
+        attempts = getattr(task, "max_attempts", None)
+        if attempts is not None and not (type(attempts) is int and 1 <= attempts <= ATTEMPTS_MAX):
+            raise InvalidTask(f"max_attempts must be a whole number between 1 and {ATTEMPTS_MAX}.")
+        dependency = getattr(task, "dependency", None)
+        if dependency is not None and KIND.fullmatch(dependency) is None:
+            raise InvalidTask(f"{dependency!r} is no name of a dependency.")
+        if (backoff := getattr(task, "backoff", None)) is not None and not callable(backoff):
+            raise InvalidTask("backoff must be a function of the exception and the task's result.")
+
+    def checked(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any]:
+        """A result to be filled in. Raises InvalidTask, and TypeError for arguments that are no JSON."""
+        self.validate_task(task)
+        if self.find(task.module_path) is None:
+            raise InvalidTask(
+                f"No worker would find {task.module_path}: its module must be the `tasks` of an installed app,"
+                " or be named in OPTIONS['MODULES']."
+            )
+        return results.fresh(task, args, kwargs, backend=self.alias)
+
+    def tasks(self) -> Mapping[str, Any]:
+        """Module path → task, of all that this backend may run."""
+        return catalogue.tasks_of(self.modules)
+
+    def find(self, path: str) -> Any:
+        """The task of that path, or None: nothing is imported because a path names it."""
+        found = self.tasks().get(path)
+        if found is None or found.backend == self.alias:
+            return found
+        return found.using(backend=self.alias)
+
+    def band(self, priority: int, bands: int, default: int) -> int | str:
+        if self.bands is not None:
+            return priorities.chosen(priority, self.bands)
+        return priorities.band_of(priority, bands=bands, default=default)
+
+    def announce_enqueued(self, result: TaskResult[Any]) -> None:
+        """What a receiver raises is logged: the task is stored, and its caller must not believe otherwise."""
+        task_enqueued.send_robust(type(self), task_result=result)
+
+    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+        unknown = sorted(set(self.options) - self.known_options)
+        if unknown:
+            yield Error(
+                f"TASKS[{self.alias!r}] has unknown options: {', '.join(unknown)}.",
+                hint=f"There are {', '.join(sorted(self.known_options))}.",
+                id="queue.E011",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a call asks for beyond Django's own; all None for a task of another class."""
+
+    max_attempts: int | None
+    request_key: str | None
+    tenant: str | None
+    dependency: str | None
+
+    @classmethod
+    def of(cls, task: Any, result: TaskResult[Any]) -> Extras:
+        key = getattr(task, "request_key", None)
+        if callable(key):
+            key = key(*result.args, **result.kwargs)
+        return cls(
+            getattr(task, "max_attempts", None),
+            key,
+            getattr(task, "tenant", None),
+            getattr(task, "dependency", None),
+        )

@@ -1,0 +1,1 @@
+"""A small Django site whose tasks were written for any backend; only TASKS names ours."""

@@ -1,0 +1,51 @@
+"""Tasks as a site writes them: nothing here knows which backend runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from django.tasks import TaskContext, task  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from django_tasks import TaskContext, task
+
+
+class OutOfStock(Exception):
+    """What this site raises."""
+
+
+@task
+def add(left: int, right: int) -> int:
+    return left + right
+
+
+@task(priority=80)
+def urgent(word: str) -> str:
+    return word.upper()
+
+
+@task
+async def gently(word: str) -> str:
+    return word.lower()
+
+
+@task
+def order(item: str) -> None:
+    raise OutOfStock(f"no {item} left")
+
+
+@task(takes_context=True)
+def third_time_lucky(context: TaskContext, word: str) -> dict[str, Any]:
+    if context.attempt < 3:
+        raise OutOfStock(f"attempt {context.attempt}")
+    return {"word": word, "attempt": context.attempt, "errors": len(context.task_result.errors)}
+
+
+@task
+def no_json() -> object:
+    return object()
+
+
+@task
+def leave() -> None:
+    raise SystemExit(3)
