@@ -1,8 +1,9 @@
 -- claim_take: move these tickets from ready to lease under the next generation, charging one attempt each.
--- params: job_ids, chosen, charges_ms, moves_s (one a job; charges and moves null: costs are not counted), token,
---   token_id, worker, claim_key, claim_hash, lease_s, prefetch, now; queue_id, claim_class, part, policy_version, state
---   (JSON text: the scheduler's after these starts, a row more and never an update in place)
--- returns the leases made; a job that another statement holds is passed over.  locks: ready rows in id order
+-- params: job_ids, chosen (words with commas between), charges_ms, moves_s (one a job; charges and moves null: costs are
+--   not counted), token, token_id, worker, claim_key, claim_hash, lease_s, prefetch, now; queue_id, claim_class, part,
+--   policy_version, state (JSON text: the scheduler's after these starts, a row more and never an update in place)
+-- returns one row of the leases made, arrays with one element a job (null: none was made); a job that another statement
+-- holds is passed over.  locks: ready rows in id order
 -- plan: by index
 WITH {clock},
     policy AS MATERIALIZED (
@@ -12,7 +13,7 @@ WITH {clock},
     picked AS MATERIALIZED (
         SELECT r.job_id, w.chosen, w.charged_ms, w.moved_s
         FROM unnest(
-            %(job_ids)b::bigint[], %(chosen)s::text[], %(charges_ms)s::float8[], %(moves_s)s::float8[]
+            %(job_ids)b::bigint[], string_to_array(%(chosen)s::text, ','), %(charges_ms)s::float8[], %(moves_s)s::float8[]
         ) AS w(job_id, chosen, charged_ms, moved_s)
         JOIN queue_readyjob r ON r.job_id = w.job_id
         ORDER BY r.job_id
@@ -34,7 +35,7 @@ WITH {clock},
             c.at + least(p.lease_s, p.max_run_s) * interval '1 second', c.at + p.max_run_s * interval '1 second',
             %(policy_version)s::bigint, m.chosen, m.charged_ms
         FROM moved m CROSS JOIN policy p CROSS JOIN clock c
-        RETURNING job_id, lane_id, generation, attempt, token, claimed_at, expires_at, max_run_at, deadline,
+        RETURNING job_id, lane_id, generation, attempt, claimed_at, expires_at, max_run_at, deadline,
             reconcile, checkpoint, payload_version, redrive_generation
     ),
     charged AS (
@@ -54,4 +55,7 @@ WITH {clock},
         INSERT INTO queue_lanedelta (lane_id, at, started)
         SELECT lane_id, min(claimed_at), count(*) FROM leased GROUP BY lane_id
     )
-SELECT * FROM leased
+SELECT array_agg(job_id), array_agg(lane_id), array_agg(generation), array_agg(attempt), min(claimed_at),
+    min(expires_at), min(max_run_at), %(token)b::bytea, array_agg(deadline), array_agg(reconcile), array_agg(checkpoint),
+    array_agg(payload_version), array_agg(redrive_generation)
+FROM leased
