@@ -29,7 +29,7 @@ from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
 from jobqueue.policy.parts import Part, in_parts
 from jobqueue.policy.plan import plan, plan_strict, replay
-from jobqueue.policy.types import Head, Plan, State, Take, Turn
+from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, Unavailable, UnknownOutcome
@@ -39,6 +39,9 @@ HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
 NOTES_MAX: Final = 10_000
+
+# Why a part starts what it starts, but for what a band lends.
+_CHOSEN: Final = {Part.STRICT: Chosen.STRICT, Part.FLOOR: Chosen.FLOOR, Part.WEIGHTED: Chosen.SHARE}
 
 _Key = tuple[str, int, bytes]  # alias, queue, class of claims
 _floors: dict[_Key, Floor] = {}
@@ -118,12 +121,12 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
     taken: list[tuple[str, _Taken]] = []
-    call_hash = short_hash(
-        request.call_hash, scope.tenant_id
-    )  # a fleet token may act for one tenant, then another
+    call_hash = b""
+    if request.claim_key is not None:  # a fleet token may act for one tenant, then another
+        call_hash = short_hash(request.call_hash, scope.tenant_id)
     for alias in database.aliases().values():
         if len(taken) < request.limit:
-            wanted = replace(request, limit=request.limit - len(taken))
+            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
             rows = _claim_on(alias, wanted, call_hash, scope, now)
             taken.extend((alias, row) for row in rows)
     leases: list[Lease] = []
@@ -139,6 +142,8 @@ def _claim_on(
         repeated = _repeat(alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now)
         if repeated:
             return repeated
+    if len(request.queues) == 1:
+        return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
     taken: list[_Taken] = []
     turns = _turns(alias, request, scope)
     while turns and len(taken) < request.limit:
@@ -174,8 +179,6 @@ class _Turn(NamedTuple):
 
 def _turns(alias: str, request: ClaimRequest, scope: Scope) -> list[_Turn]:
     """The order in which queues are asked, each with a bound on the band: strict heads by age, then all in turn."""
-    if len(request.queues) == 1:
-        return [_Turn(request.queues[0])]
     by_id = {queue.id: queue for queue in request.queues}
     params = {
         "queue_ids": list(by_id),
@@ -462,7 +465,7 @@ class _Transaction:
             **self.claim.asker,
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
-            "busy": list(self.busy),
+            "busy": list(self.busy) or None,
             "wanted": wanted,
             "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
             "probes": CLAIM_PROBES_MAX,
@@ -474,8 +477,10 @@ class _Transaction:
         takes = planned.takes
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
-            "job_ids": [take.head.job_id for take in takes],
-            "chosen": ",".join([take.chosen for take in takes]),  # as an array it costs four times as much
+            "job_ids": sql.BigInts([take.head.job_id for take in takes]),
+            "chosen": _CHOSEN[self.part],
+            "lent": Chosen.LENT,
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),
@@ -547,9 +552,9 @@ def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:
     """Add what stands in the intents: payloads are read outside the claim's lock."""
     by_id = {row.job_id: row for row in taken}
     params = {
-        "job_ids": list(by_id),
-        "payload_versions": [row.payload_version for row in by_id.values()],
-        "reconciling": [row.job_id for row in by_id.values() if row.reconcile],
+        "job_ids": sql.BigInts(by_id),
+        "payload_versions": sql.BigInts([row.payload_version for row in by_id.values()]),
+        "reconciling": sql.BigInts([row.job_id for row in by_id.values() if row.reconcile]),
     }
     details = {row[0]: row[1:] for row in _read_details(params, alias)}
     return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]
