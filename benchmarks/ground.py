@@ -104,6 +104,7 @@ def fill(queue_name: str, tenant_ids: Sequence[int], jobs: int, *, priority: int
         f"""WITH wanted AS MATERIALIZED (
                     SELECT nextval('queue_job_id_seq') AS id, t, n
                     FROM generate_series(1, %s) n CROSS JOIN unnest(%s::bigint[]) t
+                    WHERE NOT (n = 1 AND t = %s)  -- that one is there
                 ),
                 made AS (
                     INSERT INTO queue_job (id, tenant_id, {job})
@@ -113,7 +114,7 @@ def fill(queue_name: str, tenant_ids: Sequence[int], jobs: int, *, priority: int
             SELECT w.id, l.id, {place}, {place}, s.*
             FROM wanted w CROSS JOIN (SELECT {ready} FROM queue_readyjob WHERE job_id = %s) s
             JOIN queue_lane l ON l.tenant_id = w.t AND l.queue_id = %s AND l.priority = %s AND l.kind = %s""",
-        [jobs, ids, job_id, job_id, queue.id, priority, KIND],
+        [jobs, ids, ids[0], job_id, job_id, queue.id, priority, KIND],
     )
 
 

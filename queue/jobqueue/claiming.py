@@ -31,7 +31,7 @@ from jobqueue.policy.parts import Part, in_parts
 from jobqueue.policy.plan import plan, plan_strict, replay
 from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import FLEET, Scope, short_hash
-from jobsplatform import database, sql
+from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, Unavailable, UnknownOutcome
 
 ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
@@ -236,6 +236,9 @@ def _claim_from(
         claim.looks_ahead = False
         started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
     _floors[claim.key] = floor
+    aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
+    if aged:
+        events.emit("aged", queue=queue.name, count=aged)
     return [one.taken for one in started]
 
 
@@ -350,14 +353,13 @@ class _Transaction:
         repeated = self._repeated()
         if repeated:
             return [_Started(row, None) for row in repeated]
-        state = self._send("claim_state", self.key)
+        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
             _urgent.add(self.claim.key)
             raise _Urgent
-        stored = state.fetchall()
-        return self._rounds(limit, State.from_json(stored[0][0] if stored else None), rows)
+        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
 
     def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[_Started]:
         """Take what is planned; another round for what is missing, from where the walk stopped."""

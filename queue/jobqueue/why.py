@@ -262,8 +262,8 @@ class _Asked:
             params = self._head_params(part, asked)
             state = sql.send(connection, "jobqueue/claim_state", params)
             heads = sql.send(connection, "jobqueue/claim_heads", params)
-            stored = state.fetchall() if self.own_tenant is None else []
-            return State.from_json(stored[0][0] if stored else None), heads.fetchall()
+            stored = state.fetchall()[0]
+            return State.from_json(*stored) if self.own_tenant is None else State(), heads.fetchall()
 
         state, rows = sql.short_transaction(self.alias, read)
         # A limited tenant's room is taken not to run out.
