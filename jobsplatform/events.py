@@ -27,6 +27,7 @@ ROUTINE: Final = frozenset(
         "enqueued",
         "promoted",
         "fired",
+        "aged",
         "claimed",
         "renewed",
         "completed",
@@ -69,6 +70,10 @@ _counter = Counter(
     ("event", "queue", "outcome"),
 )
 
+_aged = Counter(
+    "jobsplatform_aged", "Jobs started in a more urgent band than their own, having waited.", ("queue",)
+)
+
 
 def emit(name: str, **fields: Any) -> None:
     """Tell all subscribers; a subscriber that fails is logged and never disturbs the caller."""
@@ -97,6 +102,8 @@ def measure(name: str, fields: dict[str, Any]) -> None:
     led: dict[str, Any] = {outcome: fields[outcome] for outcome in OUTCOMES if outcome in fields}
     for outcome, count in (led or {str(fields.get("outcome", "")): fields.get("count", 1)}).items():
         _counter.labels(name, queue, outcome).inc(count)
+    if name == "aged":
+        _aged.labels(queue).inc(fields["count"])
 
 
 def exposition() -> bytes:

@@ -7,11 +7,13 @@ decides alone; a lost connection is told apart by what it means to a caller (`Un
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import random
 import re
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ from typing import Any, TypeVar
 import psycopg
 from django.db import connections, transaction
 from psycopg import errors as pg
+from psycopg.adapt import Dumper
 
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
@@ -30,6 +33,8 @@ T = TypeVar("T")
 # once it has grown. Joins are made in the order in which they are written: from the few rows that a call names.
 BY_INDEX = b"""SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('join_collapse_limit', '1', true)"""
+# And one plan for all parameters: it would be the same again, and a claim's statements take longer to plan than to run.
+_BY_ONE_PLAN = BY_INDEX + b", set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 _SETTINGS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "join_collapse_limit")
 _READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
@@ -74,9 +79,25 @@ def text(statement: str) -> bytes:
 
 
 @cache
+def _sent(statement: str) -> bytes:
+    """The text as it is sent: without indents and comments but its first line. psycopg keeps what it has made of a
+    statement's parameters only below 4 KiB of text.
+    """
+    first, *lines = text(statement).decode().splitlines()
+    return "\n".join(
+        [first, *(line for raw in lines if (line := raw.strip())[:2] not in ("", "--"))]
+    ).encode()
+
+
+@cache
 def by_index(statement: str) -> bool:
     """Whether the statement's header asks for a plan by index."""
     return b"\n-- plan: by index\n" in text(statement)
+
+
+def by_one_plan(connection: psycopg.Connection[Row]) -> None:
+    """Keep the statements of this transaction to index lookups, each planned once a connection."""
+    psycopg.Cursor(connection).execute(_BY_ONE_PLAN)
 
 
 def rows(statement: str, params: Mapping[str, Any], *, alias: str, writes: bool = False) -> list[Row]:
@@ -106,7 +127,7 @@ def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool)
         if not by_index(statement):
             return _fetch(send(connection, statement, params))
         with connection.pipeline():  # one round trip and, outside a transaction, one implicit transaction
-            connection.execute(BY_INDEX)
+            psycopg.Cursor(connection).execute(BY_INDEX)  # Django's own cursors never prepare a statement
             cursor = send(connection, statement, params)
         return _fetch(cursor)
 
@@ -125,7 +146,8 @@ def planner_kept(alias: str) -> Iterator[None]:
 
 
 def _fetch(cursor: psycopg.Cursor[Row]) -> list[Row]:
-    return cursor.fetchall() if cursor.description else []
+    result = cursor.pgresult  # not `description`, which makes an object of each column
+    return cursor.fetchall() if result is not None and result.nfields else []
 
 
 @contextmanager
@@ -205,12 +227,33 @@ def in_transaction(alias: str, action: Callable[[], T]) -> T:
     return _attempts(once, alias)
 
 
+class BigInts(list[int]):
+    """A list of bigint that is sent as a whole (as `%(name)b`): psycopg looks at each element of a list three times."""
+
+
+class _BigIntsDumper(Dumper):
+    """PostgreSQL's binary form of an array: dimensions, flags, element type; length and first index; the elements."""
+
+    format = psycopg.pq.Format.BINARY
+    oid = 1016  # bigint[]
+
+    def dump(self, obj: BigInts) -> bytes:
+        count = len(obj)
+        if not count:
+            return struct.pack(">iiI", 0, 0, 20)
+        elements = itertools.chain.from_iterable(zip(itertools.repeat(8), obj, strict=False))
+        return struct.pack(">iiIii" + "iq" * count, 1, 0, 20, count, 1, *elements)
+
+
+psycopg.adapters.register_dumper(BigInts, _BigIntsDumper)
+
+
 def send(
     connection: psycopg.Connection[Row], statement: str, params: Mapping[str, Any]
 ) -> psycopg.Cursor[Row]:
     """Send one statement on `connection`; in pipeline mode its rows are awaited when they are fetched."""
     cursor = psycopg.Cursor(connection)
-    cursor.execute(text(statement), params, binary=True)
+    cursor.execute(_sent(statement), params, binary=True)
     return cursor
 
 
@@ -221,7 +264,11 @@ def short_transaction(alias: str, action: Callable[[psycopg.Connection[Row]], T]
     """
 
     def once() -> T:
-        with translated(alias, writes=True) as connection, connection.pipeline(), connection.transaction():
+        with (
+            translated(alias, writes=True) as connection,
+            connection.pipeline() as pipeline,
+            _begun(connection, pipeline),
+        ):
             try:
                 return action(connection)
             except _RACES:
@@ -230,3 +277,34 @@ def short_transaction(alias: str, action: Callable[[psycopg.Connection[Row]], T]
                 raise Unavailable("The database refused or is restarting.") from error
 
     return _attempts(once, alias)
+
+
+@contextmanager
+def _begun(connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> Iterator[None]:
+    """A transaction of which BEGIN travels with the first statement: psycopg's own waits for it. Inside another, a
+    savepoint.
+    """
+    if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE or not connection.autocommit:
+        with connection.transaction():
+            yield
+        return
+    psycopg.Cursor(connection).execute(b"BEGIN")
+    try:
+        yield
+        psycopg.Cursor(connection).execute(b"COMMIT")
+        pipeline.sync()
+    except BaseException:
+        _roll_back(connection, pipeline)
+        raise
+
+
+def _roll_back(connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> None:
+    """Leave the connection outside any transaction, or closed. What failed before is known to the caller."""
+    try:
+        with suppress(psycopg.Error):
+            pipeline.sync()
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            psycopg.Cursor(connection).execute(b"ROLLBACK")
+            pipeline.sync()
+    except psycopg.Error:
+        connection.close()

@@ -977,3 +977,6 @@ def minutes_page(request: HttpRequest) -> HttpResponse:
 
 def _page_admin() -> admin.ModelAdmin[Any]:
     return admin.site.get_model_admin(Job)
+
+
+from jobqueue import policyadmin  # noqa: E402, F401  # its screens are found with these

@@ -1,8 +1,9 @@
 """Hands out leases. The one invariant: a job has at most one lease, and each lease has a generation of its own.
 
-A claim is one short READ COMMITTED transaction on one shard and queue, in two pipelined round trips:
+A claim is one short READ COMMITTED transaction on one shard and queue, in two or three pipelined round trips:
 
-    1  lock the queue's plan · hold limited tenants · list heads         (nothing is taken yet)
+    1  lock the queue's plan · read its state · list heads            (nothing is taken yet)
+       only if tenants with a running limit are among them: hold those · count what they run
        `policy.plan` decides
     2  move the planned tickets from ready to lease · commit
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -28,9 +29,9 @@ from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
 from jobqueue.policy.parts import Part, in_parts
 from jobqueue.policy.plan import plan, plan_strict, replay
-from jobqueue.policy.types import Head, Plan, State, Take, Turn
+from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import FLEET, Scope, short_hash
-from jobsplatform import database, sql
+from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, Unavailable, UnknownOutcome
 
 ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
@@ -39,8 +40,13 @@ HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
 NOTES_MAX: Final = 10_000
 
-_floors: dict[tuple[str, int, bytes], Floor] = {}
-_noted: dict[tuple[str, int, bytes], datetime] = {}
+# Why a part starts what it starts, but for what a band lends.
+_CHOSEN: Final = {Part.STRICT: Chosen.STRICT, Part.FLOOR: Chosen.FLOOR, Part.WEIGHTED: Chosen.SHARE}
+
+_Key = tuple[str, int, bytes]  # alias, queue, class of claims
+_floors: dict[_Key, Floor] = {}
+_noted: dict[_Key, datetime] = {}
+_urgent: set[_Key] = set()  # the last claim met work in strict bands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +123,12 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
     taken: list[tuple[str, _Taken]] = []
-    call_hash = short_hash(
-        request.call_hash, scope.tenant_id
-    )  # a fleet token may act for one tenant, then another
+    call_hash = b""
+    if request.claim_key is not None:  # a fleet token may act for one tenant, then another
+        call_hash = short_hash(request.call_hash, scope.tenant_id)
     for alias in database.aliases().values():
         if len(taken) < request.limit:
-            wanted = replace(request, limit=request.limit - len(taken))
+            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
             rows = _claim_on(alias, wanted, call_hash, scope, now)
             taken.extend((alias, row) for row in rows)
     leases: list[Lease] = []
@@ -138,6 +144,8 @@ def _claim_on(
         repeated = _repeat(alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now)
         if repeated:
             return repeated
+    if len(request.queues) == 1:
+        return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
     taken: list[_Taken] = []
     turns = _turns(alias, request, scope)
     while turns and len(taken) < request.limit:
@@ -173,8 +181,6 @@ class _Turn(NamedTuple):
 
 def _turns(alias: str, request: ClaimRequest, scope: Scope) -> list[_Turn]:
     """The order in which queues are asked, each with a bound on the band: strict heads by age, then all in turn."""
-    if len(request.queues) == 1:
-        return [_Turn(request.queues[0])]
     by_id = {queue.id: queue for queue in request.queues}
     params = {
         "queue_ids": list(by_id),
@@ -224,16 +230,25 @@ def _claim_from(
 ) -> list[_Taken]:
     """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
     claim = _QueueClaim(alias, queue, request, call_hash, scope, now)
-    key = (alias, queue.id, claim.claim_class)
-    _note(claim, key)
-    started, floor = in_parts(
-        claim.policy, _floors.get(key, Floor()), request.limit, claim.bands, claim.start
-    )
-    _floors[key] = floor
+    _note(claim, claim.key)
+    floor = _floors.get(claim.key, Floor())
+    try:
+        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+    except _Urgent:
+        claim.looks_ahead = False
+        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+    _floors[claim.key] = floor
+    aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
+    if aged:
+        events.emit("aged", queue=queue.name, count=aged)
     return [one.taken for one in started]
 
 
-def _note(claim: _QueueClaim, key: tuple[str, int, bytes]) -> None:
+class _Urgent(Exception):
+    """Work waits in strict bands, which were taken for empty; nothing is started."""
+
+
+def _note(claim: _QueueClaim, key: _Key) -> None:
     """Leave word that somebody asks for this kind of work, unless this process has done so a moment ago."""
     at = claim.now or datetime.now(UTC)
     noted = _noted.get(key)
@@ -279,18 +294,35 @@ class _QueueClaim:
         }
         kinds = None if request.kinds is None else sorted(request.kinds)
         self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
+        self.key: _Key = (alias, queue.id, self.claim_class)
+        # Strict bands are mostly empty: whether they are is asked in the round trip that locks the others.
+        self.looks_ahead = bool(self.bands_of[Part.WEIGHTED]) and self.key not in _urgent
 
     def start(self, part: Part, limit: int) -> list[_Started]:
-        """Up to `limit` leases of one part of the bands, in a transaction of its own."""
+        """Up to `limit` leases of one part of the bands, in a transaction of its own. Raises _Urgent."""
         bands = self.bands_of[part]
-        if not bands or (part is not Part.WEIGHTED and not self._has_work(bands)):
+        if not bands or (part is Part.STRICT and self.looks_ahead):
             return []
-        return sql.short_transaction(
+        if part is Part.FLOOR and not self._has_work(bands):
+            return []
+        if part is Part.STRICT and self.key not in _urgent and not self._has_work(bands):
+            return []
+        started = sql.short_transaction(
             self.alias, lambda connection: _Transaction(self, connection, part, bands).run(limit)
         )
+        if part is Part.STRICT:
+            (_urgent.add if started else _urgent.discard)(self.key)
+        else:
+            self.looks_ahead = False  # strict bands were empty when this claim began
+        return started
+
+    @property
+    def ahead(self) -> list[int]:
+        """The bands that must be empty before others are locked."""
+        return self.bands_of[Part.STRICT] if self.looks_ahead else []
 
     def _has_work(self, bands: Sequence[int]) -> bool:
-        params = {"queue_id": self.queue.id, "bands": list(bands), **self.asker}
+        params = {"queue_id": self.queue.id, "first": list(bands), **self.asker}
         return bool(sql.rows("jobqueue/claim_peek", params, alias=self.alias)[0][0])
 
     @property
@@ -310,6 +342,7 @@ class _Transaction:
         bands: Sequence[int],
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.busy: set[int] = set()  # tenants that other claims hold
         self.key = {
             "queue_id": claim.queue.id,
             "claim_class": claim.claim_class,
@@ -317,45 +350,63 @@ class _Transaction:
         }
 
     def run(self, limit: int) -> list[_Started]:
-        self.connection.execute(sql.BY_INDEX)
-        self._send("claim_lock", self.key)
+        sql.by_one_plan(self.connection)
+        lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
         repeated = self._repeated()
         if repeated:
             return [_Started(row, None) for row in repeated]
-        limits = self._send("claim_limits", self.key)
-        heads = self._send("claim_heads", self._head_params(limit, None))
-        _, state = limits.fetchall()[0]
-        return self._rounds(limit, State.from_json(state), heads.fetchall())
+        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+        lanes = self._send("claim_heads", self._head_params(limit, None))
+        rows = lanes.fetchall()  # the last first: the others are there with it
+        if not lock.fetchall()[0][0]:
+            _urgent.add(self.claim.key)
+            raise _Urgent
+        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
 
-    def _rounds(self, limit: int, state: State, rows: list[sql.Row]) -> list[_Started]:
+    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[_Started]:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
         taken: list[_Started] = []
         for round_ in range(ROUNDS_MAX):
-            planned = self._plan(limit - len(taken), state, rows)
+            known_busy = len(self.busy)
+            planned = self._plan(limit - len(taken), state, lanes)
             if planned.takes:
                 got, state = self._take(planned, state)
                 taken.extend(got)
             if len(taken) == limit or round_ == ROUNDS_MAX - 1:
                 break
-            moved = self._walked_on(state) if not planned.takes else state
+            is_new = planned.takes or len(self.busy) > known_busy
+            moved = state if is_new else self._walked_on(state)
             if moved is None:
                 break
             state = moved
-            rows = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
+            lanes = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
         return taken
 
-    def _plan(self, limit: int, state: State, rows: list[sql.Row]) -> Plan:
-        heads = [head_of(row) for row in rows]
+    def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
+        heads = heads_of(lanes, self._rooms(lanes))
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
         now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
         return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
 
+    def _rooms(self, lanes: list[sql.Row]) -> dict[int, list[Room]]:
+        """What running limits leave, by tenant: of those limited here that this transaction could take hold of."""
+        limited = {lane[2] for lane in lanes if lane[7]}
+        if not limited:
+            return {}
+        held = self._send("claim_hold", {"tenant_ids": sorted(limited)})
+        counted = self._send("claim_rooms", {"queue_id": self.claim.queue.id})
+        rooms: dict[int, list[Room]] = {tenant_id: [] for tenant_id in held.fetchall()[0][0]}
+        for tenant_id, *room in counted.fetchall():
+            rooms[tenant_id].append(Room(*room))
+        self.busy |= limited - rooms.keys()
+        return rooms
+
     def _take(self, planned: Plan, state: State) -> tuple[list[_Started], State]:
         """Move the tickets, and remember the state after those that were really moved."""
         cursor = self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
-        got = {row[0]: _Taken(*row) for row in cursor.fetchall()}
+        got = _leases(cursor.fetchall()[0])
         started = [_Started(got[take.head.job_id], take) for take in planned.takes if take.head.job_id in got]
         after = planned.state
         if len(started) < len(planned.takes):
@@ -365,6 +416,8 @@ class _Transaction:
 
     def _walked_on(self, state: State) -> State | None:
         """The state after a walk that met only lanes without work; None when it met all there are."""
+        if self.claim.scope.tenant_id is not None:
+            return None  # it met that tenant's lanes alone
         params = {
             **self.key,
             "bands": list(self.bands),
@@ -416,6 +469,7 @@ class _Transaction:
             **self.claim.asker,
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
+            "busy": list(self.busy) or None,
             "wanted": wanted,
             "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
             "probes": CLAIM_PROBES_MAX,
@@ -427,8 +481,10 @@ class _Transaction:
         takes = planned.takes
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
-            "job_ids": [take.head.job_id for take in takes],
-            "chosen": [take.chosen.value for take in takes],
+            "job_ids": sql.BigInts([take.head.job_id for take in takes]),
+            "chosen": _CHOSEN[self.part],
+            "lent": Chosen.LENT,
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),
@@ -442,26 +498,67 @@ class _Transaction:
         }
 
 
-def head_of(row: sql.Row) -> Head:
-    """A row of `claim_heads`."""
-    lane_id, band, tenant_id, kind, limits, lefts, *rest = row
-    rooms = tuple(zip(limits, lefts, strict=True)) if limits else ()
-    return Head(lane_id, band, tenant_id, kind, rooms, *rest)
+class Room(NamedTuple):
+    """A running limit of a tenant: `left` starts more. `band` None: over all bands."""
+
+    limit_id: int
+    band: int | None
+    left: int
+
+
+def heads_of(lanes: Iterable[sql.Row], rooms: Mapping[int, Sequence[Room]]) -> list[Head]:
+    """The jobs in rows of `claim_heads`; not those of limited tenants that are not in `rooms`."""
+    heads: list[Head] = []
+    for (
+        lane_id,
+        band,
+        tenant_id,
+        kind,
+        weight,
+        cost_s,
+        served_s,
+        is_limited,
+        job_ids,
+        positions,
+        stale,
+    ) in lanes:
+        left: tuple[tuple[int, int], ...] = ()
+        if is_limited:
+            if tenant_id not in rooms:
+                continue
+            left = tuple((room.limit_id, room.left) for room in rooms[tenant_id] if room.band in (None, band))
+        for index, (job_id, position) in enumerate(zip(job_ids, positions, strict=True)):
+            fresh = index >= stale
+            heads.append(
+                Head(lane_id, band, tenant_id, kind, left, job_id, position, fresh, weight, cost_s, served_s)
+            )
+    return heads
+
+
+def _leases(row: sql.Row) -> dict[int, _Taken]:
+    """The row of `claim_take`, arrays with one element a lease, by job."""
+    job_ids, lane_ids, generations, attempts, claimed_at, expires_at, max_run_at, token, *rest = row
+    if job_ids is None:
+        return {}
+    same = itertools.repeat
+    each = (same(token), same(claimed_at), same(expires_at), same(max_run_at), *rest)
+    return dict(zip(job_ids, map(_Taken, job_ids, lane_ids, generations, attempts, *each), strict=True))
 
 
 def forget() -> None:
     """Drop what this process remembers of its claims."""
     _floors.clear()
     _noted.clear()
+    _urgent.clear()
 
 
 def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:
     """Add what stands in the intents: payloads are read outside the claim's lock."""
     by_id = {row.job_id: row for row in taken}
     params = {
-        "job_ids": list(by_id),
-        "payload_versions": [row.payload_version for row in by_id.values()],
-        "reconciling": [row.job_id for row in by_id.values() if row.reconcile],
+        "job_ids": sql.BigInts(by_id),
+        "payload_versions": sql.BigInts([row.payload_version for row in by_id.values()]),
+        "reconciling": sql.BigInts([row.job_id for row in by_id.values() if row.reconcile]),
     }
     details = {row[0]: row[1:] for row in _read_details(params, alias)}
     return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]

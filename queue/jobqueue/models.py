@@ -296,7 +296,9 @@ class Lane(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["queue_id", "priority"], condition=Q(is_active=True), name="lane_active_claim_idx"
+                fields=["queue_id", "priority", "tenant_id", "id"],
+                condition=Q(is_active=True),
+                name="lane_walk_claim_idx",
             ),
             models.Index(fields=["tenant_id", "queue_id", "priority"], name="lane_tenant_count_idx"),
         ]

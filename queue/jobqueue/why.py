@@ -258,16 +258,16 @@ class _Asked:
             return State(), []
 
         def read(connection: psycopg.Connection[sql.Row]) -> tuple[State, list[sql.Row]]:
-            connection.execute(sql.BY_INDEX)
-            sql.send(connection, "jobqueue/why_held", {"queue_id": self.facts.queue_id})
+            sql.by_one_plan(connection)
             params = self._head_params(part, asked)
             state = sql.send(connection, "jobqueue/claim_state", params)
             heads = sql.send(connection, "jobqueue/claim_heads", params)
-            stored = state.fetchall() if self.own_tenant is None else []
-            return State.from_json(stored[0][0] if stored else None), heads.fetchall()
+            stored = state.fetchall()[0]
+            return State.from_json(*stored) if self.own_tenant is None else State(), heads.fetchall()
 
         state, rows = sql.short_transaction(self.alias, read)
-        return state, self._startable(rows)
+        # A limited tenant's room is taken not to run out.
+        return state, claiming.heads_of(rows, {row[2]: [] for row in rows})
 
     def _head_params(self, part: Part, bands: list[int]) -> dict[str, Any]:
         facts = self.facts
@@ -279,21 +279,13 @@ class _Asked:
             "after": None if self.own_tenant is None else [0] * len(bands),
             "kinds": facts.kinds,
             "tenant_id": self.own_tenant,
+            "busy": None,
             "wanted": STARTS_AHEAD_MAX,
             "heads": CLAIM_PROBES_MAX,
             "probes": CLAIM_PROBES_MAX,
             "is_costed": self.policy.is_costed,
             "now": facts.at,
         }
-
-    def _startable(self, rows: list[sql.Row]) -> list[Head]:
-        """Heads of tenants with room, which is taken not to run out; and its own tenant's in any case."""
-        heads = map(claiming.head_of, rows)
-        return [
-            head._replace(rooms=())
-            for head in heads
-            if head.tenant_id == self.facts.tenant_id or all(left > 0 for _, left in head.rooms)
-        ]
 
     # When
 

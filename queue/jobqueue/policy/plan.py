@@ -9,8 +9,10 @@ its lane at once, and the difference is settled when the attempt ends; idleness 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
 from jobqueue.policy.turns import Rotation
@@ -37,11 +39,11 @@ def plan(
     """
     bands = policy.bulk_bands if bulk_only else frozenset(range(len(policy.bands))) - policy.strict_bands
     offers, memory = _Offers(policy, heads, bands, None if bulk_only else now), _Memory(policy, state)
-    turns = memory.floor if bulk_only else memory.bands
+    turns, everyone = memory.floor if bulk_only else memory.bands, sorted(bands)
     takes: list[Take] = []
-    while len(takes) < limit and offers.by_band:
-        band = turns.next(offers.by_band.keys())
-        lent = Chosen.LENT if memory.bands.is_lent_to(band, bands) else Chosen.SHARE
+    while len(takes) < limit and offers.bands:
+        band = turns.next(offers.bands)
+        lent = Chosen.LENT if turns.is_lent_to(band, everyone) else Chosen.SHARE
         takes.append(offers.take(memory, band, Chosen.FLOOR if bulk_only else lent))
     return Plan(takes, memory.state)
 
@@ -50,8 +52,8 @@ def plan_strict(policy: Policy, state: State, heads: Iterable[Head], limit: int)
     """At most `limit` jobs of strict bands, the most urgent band first; inside a band tenants take turns."""
     offers, memory = _Offers(policy, heads, policy.strict_bands, None), _Memory(policy, state)
     takes: list[Take] = []
-    while len(takes) < limit and offers.by_band:
-        takes.append(offers.take(memory, min(offers.by_band), Chosen.STRICT))
+    while len(takes) < limit and offers.bands:
+        takes.append(offers.take(memory, offers.bands[0], Chosen.STRICT))
     return Plan(takes, memory.state)
 
 
@@ -72,7 +74,8 @@ class _Memory:
     """The state while it is used. A start changes it in a way that depends on the start alone."""
 
     def __init__(self, policy: Policy, state: State) -> None:
-        self.policy = policy
+        self.weights = [band.weight for band in policy.bands]
+        self.is_costed = policy.is_costed
         self.bands = Rotation(state.band)
         self.floor = Rotation(state.floor)
         self.tenants = {band: Rotation(turn) for band, turn in state.tenants.items()}
@@ -85,13 +88,13 @@ class _Memory:
         return rotation
 
     def started(self, take: Take) -> None:
-        head = take.head
-        self.tenants_of(take.band).use(head.tenant_id, head.weight)
-        if take.chosen is Chosen.SHARE or take.chosen is Chosen.LENT:
-            self.bands.use(take.band, self.policy.bands[take.band].weight)
-        elif take.chosen is Chosen.FLOOR:
-            self.floor.use(take.band, self.policy.bands[take.band].weight)
-        if self.policy.is_costed:
+        head, band, chosen = take[:3]
+        self.tenants_of(band).use(head.tenant_id, head.weight)
+        if chosen is Chosen.SHARE or chosen is Chosen.LENT:
+            self.bands.use(band, self.weights[band])
+        elif chosen is Chosen.FLOOR:
+            self.floor.use(band, self.weights[band])
+        if self.is_costed:
             self.virtual_s = max(self.virtual_s, self.start_s(head.served_s))
 
     def start_s(self, served_s: float) -> float:
@@ -106,63 +109,137 @@ class _Memory:
         return State(self.bands.turn, tenants, self.virtual_s, self.floor.turn)
 
 
+class _Band:
+    """What one band offers: each tenant's jobs in the order in which they stand, the first one last."""
+
+    __slots__ = ("ahead", "level", "order", "tenants")
+
+    def __init__(self) -> None:
+        self.tenants: dict[int, list[Head]] = {}
+        self.order: list[int] = []  # the tenants, rising
+        # Where service counts: those level with virtual time, rising; and (service, tenant) of those ahead of it, a
+        # heap in which what no longer holds is passed over. So a turn costs no look at each tenant.
+        self.level: list[int] = []
+        self.ahead: list[tuple[float, int]] = []
+
+    def drop(self, tenant: int) -> None:
+        del self.tenants[tenant]
+        del self.order[bisect_left(self.order, tenant)]
+        self._leave_level(tenant)
+
+    def moved(self, tenant: int, served_s: float) -> None:
+        """A tenant's service has grown."""
+        if tenant in self.tenants:
+            self._leave_level(tenant)
+            heappush(self.ahead, (served_s, tenant))
+
+    def _leave_level(self, tenant: int) -> None:
+        place = bisect_left(self.level, tenant)
+        if self.level[place : place + 1] == [tenant]:
+            del self.level[place]
+
+    def least(self, virtual_s: float, served: dict[int, float]) -> Sequence[int]:
+        """The tenants that have had the least service, rising: ties are theirs in turn."""
+        while self.ahead and self.ahead[0][0] <= virtual_s:
+            service, tenant = heappop(self.ahead)
+            if self._holds(service, tenant, served):
+                insort(self.level, tenant)
+        if self.level:
+            return self.level
+        equal: list[tuple[float, int]] = []
+        while self.ahead and (not equal or self.ahead[0][0] == equal[0][0]):
+            first = heappop(self.ahead)
+            if self._holds(*first, served) and first not in equal:
+                equal.append(first)
+        for first in equal:
+            heappush(self.ahead, first)
+        is_capped = equal[0][0] >= virtual_s + DEBT_MAX_S  # then all are: equal
+        return self.order if is_capped else [tenant for _, tenant in equal]
+
+    def _holds(self, service: float, tenant: int, served: dict[int, float]) -> bool:
+        return tenant in self.tenants and served[tenant] == service
+
+
 class _Offers:
-    """The jobs on offer, by band and tenant, each tenant's in the order in which they stand, the first one last."""
+    """The jobs on offer, by band and tenant."""
 
     def __init__(
         self, policy: Policy, heads: Iterable[Head], bands: Collection[int], now: datetime | None
     ) -> None:
         self.is_costed = policy.is_costed
-        self.by_band: dict[int, dict[int, list[Head]]] = {}
+        self.by_band: dict[int, _Band] = {}
         self.rooms: dict[int, int] = {}
         self.served: dict[int, float] = {}
+        ages = policy.ageing_s is not None and now is not None
         for head in heads:
-            waited_s = (now - head.position).total_seconds() if now is not None else 0.0
-            band = policy.effective_band(head.priority, waited_s)
-            if band in bands:
-                self.by_band.setdefault(band, {}).setdefault(head.tenant_id, []).append(head)
-                self.served[head.tenant_id] = head.served_s
+            band, tenant = head.priority, head.tenant_id
+            if ages:
+                band = policy.effective_band(band, (now - head.position).total_seconds())  # type: ignore[operator]
+            if band not in bands:
+                continue
+            offer = self.by_band.get(band)
+            if offer is None:
+                offer = self.by_band[band] = _Band()
+            queue = offer.tenants.get(tenant)
+            if queue is None:
+                queue = offer.tenants[tenant] = []
+                self.served[tenant] = head.served_s
+            queue.append(head)
+            if head.rooms:
                 self.rooms.update(head.rooms)
-        for band, tenants in list(self.by_band.items()):
-            for tenant, queue in list(tenants.items()):
-                queue.sort(key=_place, reverse=True)
-                self._settle(band, tenant)
+        self.bands = sorted(self.by_band)
+        for band in list(self.bands):
+            self._order(band)
+
+    def _order(self, band: int) -> None:
+        offer = self.by_band[band]
+        offer.order = sorted(offer.tenants)
+        for queue in offer.tenants.values():
+            queue.sort(key=_place, reverse=True)
+        if self.is_costed:
+            offer.ahead = [(self.served[tenant], tenant) for tenant in offer.order]
+            heapify(offer.ahead)
+        for tenant in list(offer.order):
+            self._settle(band, tenant)
 
     def take(self, memory: _Memory, band: int, chosen: Chosen) -> Take:
         """The next job of `band`, started in `memory`."""
-        tenant = self._tenant(memory, band)
-        head = self.by_band[band][tenant].pop()
+        offer = self.by_band[band]
+        turns = memory.tenants_of(band)
+        if self.is_costed and len(offer.order) > 1:
+            tenant = turns.next(offer.least(memory.virtual_s, self.served))
+        else:
+            tenant = turns.next(offer.order, offer.tenants)
+        head = offer.tenants[tenant].pop()
         take = self._charged(memory, head, band, chosen) if self.is_costed else Take(head, band, chosen)
         memory.started(take)
-        for limit, _ in head.rooms:
-            self.rooms[limit] -= 1
-        for other in list(self.by_band) if head.rooms else (band,):
-            self._settle(other, tenant)
+        if head.rooms:
+            for limit, _ in head.rooms:
+                self.rooms[limit] -= 1
+            for other in list(self.bands):
+                self._settle(other, tenant)
+        elif not offer.tenants[tenant]:
+            self._settle(band, tenant)
         return take
-
-    def _tenant(self, memory: _Memory, band: int) -> int:
-        tenants = self.by_band[band]
-        eligible: Collection[int] = tenants.keys()
-        if self.is_costed and len(tenants) > 1:
-            starts = {tenant: memory.start_s(self.served[tenant]) for tenant in tenants}
-            least = min(starts.values())
-            eligible = [tenant for tenant, start in starts.items() if start == least]
-        return memory.tenants_of(band).next(eligible)
 
     def _charged(self, memory: _Memory, head: Head, band: int, chosen: Chosen) -> Take:
         before = self.served[head.tenant_id]
         after = memory.start_s(before) + head.cost_s / max(1, head.weight)
         self.served[head.tenant_id] = after
+        for offer in self.by_band.values():
+            offer.moved(head.tenant_id, after)
         return Take(head._replace(served_s=before), band, chosen, head.cost_s, after - before)
 
     def _settle(self, band: int, tenant: int) -> None:
         """Drop what a limit keeps out from the front of a tenant's jobs, and the tenant when nothing is left."""
-        queue = self.by_band[band].get(tenant)
+        offer = self.by_band[band]
+        queue = offer.tenants.get(tenant)
         if queue is None:
             return
         while queue and queue[-1].rooms and any(self.rooms[limit] <= 0 for limit, _ in queue[-1].rooms):
             queue.pop()
         if not queue:
-            del self.by_band[band][tenant]
-            if not self.by_band[band]:
+            offer.drop(tenant)
+            if not offer.order:
                 del self.by_band[band]
+                self.bands.remove(band)

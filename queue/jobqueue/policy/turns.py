@@ -6,7 +6,8 @@ the other; what is left when its owner has nothing to do is forfeited.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Container, Sequence
 
 from jobqueue.policy.types import Turn
 
@@ -20,13 +21,17 @@ class Rotation:
         self.key: int | None = None if turn is None else turn.key
         self.left = 0 if turn is None else turn.left
 
-    def next(self, eligible: Collection[int]) -> int:
-        """The key that uses the next opportunity. Raises ValueError when none is eligible."""
-        if self.left > 0 and self.key in eligible:
-            return self.key  # type: ignore[return-value]  # left > 0 only with a key
-        if self.key is None:
-            return min(eligible)
-        return min((key for key in eligible if key > self.key), default=None) or min(eligible)
+    def next(self, eligible: Sequence[int], present: Container[int] | None = None) -> int:
+        """The key that uses the next opportunity, of those `eligible` (in rising order; `present`: the same, to look
+        up). Raises IndexError when none is eligible.
+        """
+        key = self.key
+        if key is None:
+            return eligible[0]
+        if self.left > 0 and key in (eligible if present is None else present):
+            return key
+        place = bisect_right(eligible, key)
+        return eligible[place] if place < len(eligible) else eligible[0]
 
     def use(self, key: int, weight: int) -> None:
         """`key` used an opportunity."""
@@ -35,13 +40,9 @@ class Rotation:
         else:
             self.key, self.left = key, max(1, weight) - 1
 
-    def is_lent_to(self, key: int, everyone: Collection[int]) -> bool:
+    def is_lent_to(self, key: int, everyone: Sequence[int]) -> bool:
         """Whether `key` would use an opportunity that somebody before it in the cycle cannot use."""
-        if self.left > 0:
-            return self.key != key and self.key in everyone
-        if self.key is None:
-            return key != min(everyone)
-        return key != min((other for other in everyone if other > self.key), default=min(everyone))
+        return self.next(everyone) != key
 
     @property
     def turn(self) -> Turn | None:

@@ -108,15 +108,16 @@ class State:
         return {"band": band, "tenants": tenants, "virtual_s": self.virtual_s, "floor": floor}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, object] | None) -> State:
+    def from_json(cls, stored: Mapping[str, object] | None, virtual_s: float | None = None) -> State:
+        """What `to_json` gave. `virtual_s`: the queue's, to which the other classes of claims have moved it."""
         if not stored:
-            return cls()
+            return cls(virtual_s=virtual_s or 0.0)
         band, tenants, floor = stored.get("band"), stored.get("tenants") or {}, stored.get("floor")
         assert isinstance(tenants, Mapping)
         return cls(
             band=Turn(*band) if isinstance(band, list) else None,
             tenants={int(key): Turn(*turn) for key, turn in tenants.items()},
-            virtual_s=float(str(stored.get("virtual_s", 0.0))),
+            virtual_s=max(virtual_s or 0.0, float(str(stored.get("virtual_s", 0.0)))),
             floor=Turn(*floor) if isinstance(floor, list) else None,
         )
 

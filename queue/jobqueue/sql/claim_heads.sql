@@ -1,122 +1,109 @@
--- claim_heads: what a claim may take now: from each band's cursor over its active lanes, heads first.
+-- claim_heads: what a claim may take now: from each band's cursor over active lanes.
 -- A bounded walk: at most `probes` lanes a band, and no more heads than the claim could use, so that the cost grows
--- with the limit and not with tenants or backlog. Gated lanes (paused, a limit that another claim holds) are passed over.
+-- with the limit and not with tenants or backlog. Lanes that can start nothing (paused, at a limit) are passed over:
+-- they would only hide others. Nothing is locked here: of limited tenants `claim_rooms` has the last word.
 -- params: queue_id, claim_class, part, bands and after (one a band: the walk begins at this tenant; null: where the
---   remembered state says), kinds, tenant_id, wanted (jobs),
+--   remembered state says), kinds, tenant_id, busy (tenants to pass over, or null), wanted (jobs),
 --   heads and probes (lanes a band with work, and at all), is_costed, now
--- returns one row a job: lane_id, band, tenant_id, kind, limit ids and what each leaves, job_id, position, fresh,
---   weight, cost_s, served_s
+-- returns one row a lane: lane_id, band, tenant_id, kind, weight, cost_s, served_s, whether running is limited, and its
+--   jobs as they stand: job_ids, positions, and how many of them are not fresh (those come first)
+-- plan: by index
 WITH {clock},
-    remembered AS MATERIALIZED (
+    here AS MATERIALIZED (
+        SELECT name FROM queue_policyrow WHERE queue_id = %(queue_id)s::bigint AND NOT is_dispatch_paused
+    ),
+    kept AS MATERIALIZED (
         SELECT state->'tenants' AS turns FROM queue_schedulerstate
         WHERE queue_id = %(queue_id)s::bigint AND claim_class = %(claim_class)s::bytea AND part = %(part)s::text
         ORDER BY id DESC LIMIT 1
     ),
-    cursors AS MATERIALIZED (
-        SELECT b.band, coalesce(
-            b.after,
-            (SELECT (turns->b.band::text->>0)::bigint + (turns->b.band::text->>1 = '0')::int FROM remembered),
-            0
-        ) AS after
-        FROM unnest(%(bands)s::smallint[], %(after)s::bigint[]) AS b(band, after)
-        JOIN queue_policyrow p ON p.queue_id = %(queue_id)s::bigint AND NOT p.is_dispatch_paused
-    ),
     walk AS MATERIALIZED (
         SELECT b.band, l.*
-        FROM cursors b
+        FROM here
+        CROSS JOIN (
+            SELECT u.band, coalesce(
+                %(tenant_id)s::bigint,
+                u.after,
+                (SELECT (turns->u.band::text->>0)::bigint + (turns->u.band::text->>1 = '0')::int FROM kept),
+                0
+            ) AS after
+            FROM unnest(%(bands)s::smallint[], %(after)s::bigint[]) AS u(band, after)
+        ) b
         CROSS JOIN LATERAL (
-            SELECT c.*, h.job_id AS head_id
+            SELECT c.*, t.weight, m.is_full
             FROM (
-                SELECT * FROM (
-                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, false AS wrapped FROM queue_lane x
-                     WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
-                        AND x.tenant_id >= b.after
-                     ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
-                    UNION ALL
-                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, true FROM queue_lane x
-                     WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
-                        AND x.tenant_id < b.after
-                     ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
-                ) around
+                (SELECT x.* FROM queue_lane x
+                 WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
+                    AND x.tenant_id >= b.after AND x.tenant_id <= coalesce(%(tenant_id)s::bigint, 9223372036854775807)
+                 ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
+                UNION ALL
+                (SELECT x.* FROM queue_lane x
+                 WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
+                    AND x.tenant_id < b.after AND %(tenant_id)s::bigint IS NULL
+                 ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
                 LIMIT %(probes)s::int
             ) c
             LEFT JOIN tenants_tenantstate t ON t.tenant_id = c.tenant_id
             CROSS JOIN LATERAL (
-                (SELECT r.job_id FROM queue_readyjob r
-                 WHERE r.lane_id = c.id AND NOT r.fresh AND (r.deadline IS NULL OR r.deadline > (SELECT at FROM clock))
-                 ORDER BY r.position, r.job_id LIMIT 1)
-                UNION ALL
-                (SELECT r.job_id FROM queue_readyjob r
-                 WHERE r.lane_id = c.id AND r.fresh AND r.position >= c.low
-                    AND (r.deadline IS NULL OR r.deadline > (SELECT at FROM clock))
-                 ORDER BY r.position, r.job_id LIMIT 1)
-                LIMIT 1
-            ) h
-            WHERE (%(kinds)s::text[] IS NULL OR c.kind = ANY(%(kinds)s::text[]))
-                AND (%(tenant_id)s::bigint IS NULL OR c.tenant_id = %(tenant_id)s::bigint)
-                AND NOT coalesce(t.is_paused, false)
-                -- A limit here that another claim holds or that is full: the tenant would only hide others.
-                AND NOT (coalesce(t.limits_running, false) AND EXISTS (
-                    SELECT FROM tenants_tenantlimit m
-                    WHERE m.tenant_id = c.tenant_id AND m.max_running IS NOT NULL
-                        AND m.queue IN ('', (SELECT name FROM queue_policyrow WHERE queue_id = %(queue_id)s::bigint))
-                        AND (m.band IS NULL OR m.band = b.band)
-                        AND (c.tenant_id <> ALL(current_setting('jobsplatform.held_tenants')::bigint[])
-                            OR m.max_running <= (
-                                SELECT count(*) FROM queue_lane k JOIN queue_lease s ON s.lane_id = k.id
-                                WHERE k.tenant_id = m.tenant_id AND (m.queue = '' OR k.queue_id = %(queue_id)s::bigint)
-                                    AND (m.band IS NULL OR k.priority = m.band)
-                            ))
-                ))
+                -- Null: no running limit holds here.
+                SELECT bool_or(m.max_running <= (SELECT count(*) FROM ({leases_of_limit}) running)) AS is_full
+                FROM tenants_tenantlimit m
+                WHERE t.limits_running AND m.tenant_id = c.tenant_id AND m.max_running IS NOT NULL
+                    AND m.queue IN ('', (SELECT name FROM here)) AND (m.band IS NULL OR m.band = b.band)
+            ) m
+            WHERE coalesce(c.kind = ANY(%(kinds)s::text[]), true)
+                AND coalesce(c.tenant_id <> ALL(%(busy)s::bigint[]), true)
+                AND t.is_paused IS NOT TRUE
+                AND (
+                    EXISTS (
+                        SELECT FROM queue_readyjob r
+                        WHERE r.lane_id = c.id AND r.fresh AND r.position >= c.low
+                            AND coalesce(r.deadline > (SELECT at FROM clock), true)
+                    ) OR EXISTS (
+                        SELECT FROM queue_readyjob r
+                        WHERE r.lane_id = c.id AND NOT r.fresh
+                            AND coalesce(r.deadline > (SELECT at FROM clock), true)
+                    )
+                )
+                AND m.is_full IS NOT TRUE
             LIMIT %(heads)s::int
         ) l
     ),
-    breadth AS MATERIALIZED (SELECT band, count(*)::int AS lanes FROM walk GROUP BY band),
-    rooms AS MATERIALIZED (
-        SELECT w.tenant_id, w.band, array_agg(m.id ORDER BY m.id) AS limits, array_agg(greatest(0, m.max_running - (
-            SELECT count(*) FROM queue_lane k JOIN queue_lease s ON s.lane_id = k.id
-            WHERE k.tenant_id = m.tenant_id AND (m.queue = '' OR k.queue_id = %(queue_id)s::bigint)
-                AND (m.band IS NULL OR k.priority = m.band)
-        ))::int ORDER BY m.id) AS lefts
-        FROM (SELECT DISTINCT tenant_id, band FROM walk) w
-        JOIN tenants_tenantlimit m ON m.tenant_id = w.tenant_id AND m.max_running IS NOT NULL
-            AND m.queue IN ('', (SELECT name FROM queue_policyrow WHERE queue_id = %(queue_id)s::bigint))
-            AND (m.band IS NULL OR m.band = w.band)
-        GROUP BY w.tenant_id, w.band
-    ),
-    weights AS MATERIALIZED (
-        SELECT DISTINCT ON (w.tenant_id, w.band) w.tenant_id, w.band, m.weight
-        FROM (SELECT DISTINCT tenant_id, band FROM walk) w
-        JOIN tenants_tenantlimit m ON m.tenant_id = w.tenant_id AND m.weight IS NOT NULL
-            AND m.queue IN ('', (SELECT name FROM queue_policyrow WHERE queue_id = %(queue_id)s::bigint))
-            AND (m.band IS NULL OR m.band = w.band)
-        ORDER BY w.tenant_id, w.band, m.band NULLS LAST, m.queue DESC
-    ),
-    served AS MATERIALIZED (
-        SELECT w.tenant_id,
-            coalesce((SELECT f.served_s FROM queue_tenantservice f
-                WHERE f.queue_id = %(queue_id)s::bigint AND f.tenant_id = w.tenant_id), 0)
-            + coalesce((SELECT sum(d.moved_s) FROM queue_servicedelta d
-                WHERE d.queue_id = %(queue_id)s::bigint AND d.tenant_id = w.tenant_id), 0) AS served_s
-        FROM (SELECT DISTINCT tenant_id FROM walk WHERE %(is_costed)s::bool) w
+    lanes AS MATERIALIZED (
+        SELECT w.*, count(*) OVER (PARTITION BY w.band) AS broad, coalesce(
+            (
+                SELECT m.weight FROM tenants_tenantlimit m
+                WHERE m.tenant_id = w.tenant_id AND m.weight IS NOT NULL AND m.queue IN ('', (SELECT name FROM here))
+                    AND (m.band IS NULL OR m.band = w.band)
+                ORDER BY m.band NULLS LAST, m.queue DESC LIMIT 1
+            ),
+            w.weight, 1
+        ) AS share
+        FROM walk w
     )
-SELECT w.id, w.band, w.tenant_id, w.kind, coalesce(m.limits, '{}'), coalesce(m.lefts, '{}'), h.job_id, h.position,
-    h.fresh, coalesce(g.weight, t.weight, 1), coalesce(w.mean_ms, 1000) / 1000.0, coalesce(v.served_s, 0)
-FROM walk w
-JOIN breadth b USING (band)
-LEFT JOIN rooms m ON m.tenant_id = w.tenant_id AND m.band = w.band
-LEFT JOIN weights g ON g.tenant_id = w.tenant_id AND g.band = w.band
-LEFT JOIN served v ON v.tenant_id = w.tenant_id
-LEFT JOIN tenants_tenantstate t ON t.tenant_id = w.tenant_id
+SELECT l.id, l.band, l.tenant_id, l.kind, l.share, coalesce(l.mean_ms, 1000) / 1000.0,
+    CASE WHEN %(is_costed)s::bool THEN
+        coalesce((SELECT f.served_s FROM queue_tenantservice f
+            WHERE f.queue_id = %(queue_id)s::bigint AND f.tenant_id = l.tenant_id), 0)
+        + coalesce((SELECT sum(d.moved_s) FROM queue_servicedelta d
+            WHERE d.queue_id = %(queue_id)s::bigint AND d.tenant_id = l.tenant_id), 0)
+    ELSE 0 END,
+    l.is_full IS NOT NULL, h.job_ids, h.positions, h.stale
+FROM lanes l
 CROSS JOIN LATERAL (
-    (SELECT r.job_id, r.position, r.fresh FROM queue_readyjob r
-     WHERE r.lane_id = w.id AND NOT r.fresh AND (r.deadline IS NULL OR r.deadline > (SELECT at FROM clock))
-     ORDER BY r.position, r.job_id LIMIT %(wanted)s::int)
-    UNION ALL
-    (SELECT r.job_id, r.position, r.fresh FROM queue_readyjob r
-     WHERE r.lane_id = w.id AND r.fresh AND r.position >= w.low
-        AND (r.deadline IS NULL OR r.deadline > (SELECT at FROM clock))
-     ORDER BY r.position, r.job_id LIMIT %(wanted)s::int)
-    -- Each lane as deep as this claim could go there if all its neighbours are met once a round.
-    LIMIT least(%(wanted)s::int, 1 + 2 * %(wanted)s::int / b.lanes * greatest(1, coalesce(g.weight, t.weight, 1)))
+    SELECT array_agg(q.job_id) AS job_ids, array_agg(q.position) AS positions,
+        (count(*) FILTER (WHERE NOT q.fresh))::int AS stale
+    FROM (
+        (SELECT r.job_id, r.position, r.fresh FROM queue_readyjob r
+         WHERE r.lane_id = l.id AND NOT r.fresh AND coalesce(r.deadline > (SELECT at FROM clock), true)
+         ORDER BY r.position, r.job_id LIMIT %(wanted)s::int)
+        UNION ALL
+        (SELECT r.job_id, r.position, r.fresh FROM queue_readyjob r
+         WHERE r.lane_id = l.id AND r.fresh AND r.position >= l.low
+            AND coalesce(r.deadline > (SELECT at FROM clock), true)
+         ORDER BY r.position, r.job_id LIMIT %(wanted)s::int)
+        -- Each lane as deep as this claim could go there if all its neighbours are met once a round.
+        LIMIT least(%(wanted)s::int, 1 + 2 * %(wanted)s::int / l.broad * greatest(1, l.share))
+    ) q
 ) h
+WHERE h.job_ids IS NOT NULL

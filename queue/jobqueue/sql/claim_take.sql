@@ -1,8 +1,10 @@
 -- claim_take: move these tickets from ready to lease under the next generation, charging one attempt each.
--- params: job_ids, chosen, charges_ms, moves_s (one a job; charges and moves null: costs are not counted), token,
---   token_id, worker, claim_key, claim_hash, lease_s, prefetch, now; queue_id, claim_class, part, policy_version, state
---   (JSON text: the scheduler's after these starts, a row more and never an update in place)
--- returns the leases made; a job that another statement holds is passed over.  locks: ready rows in id order
+-- params: job_ids, chosen (why), lent (the word for `lent_ids`), charges_ms and
+--   moves_s (one a job; null: costs are not counted), token, token_id, worker, claim_key, claim_hash, lease_s, prefetch,
+--   now; queue_id, claim_class, part, policy_version, state (JSON text: the scheduler's after these starts, a row more
+--   and never an update in place)
+-- returns one row of the leases made, arrays with one element a job (null: none was made); a job that another statement
+-- holds is passed over.  locks: ready rows in id order
 -- plan: by index
 WITH {clock},
     policy AS MATERIALIZED (
@@ -10,17 +12,15 @@ WITH {clock},
         FROM queue_policyrow p WHERE p.queue_id = %(queue_id)s::bigint
     ),
     picked AS MATERIALIZED (
-        SELECT r.job_id, w.chosen, w.charged_ms, w.moved_s
-        FROM unnest(
-            %(job_ids)b::bigint[], %(chosen)s::text[], %(charges_ms)s::float8[], %(moves_s)s::float8[]
-        ) AS w(job_id, chosen, charged_ms, moved_s)
-        JOIN queue_readyjob r ON r.job_id = w.job_id
+        SELECT r.job_id, r.ctid FROM queue_readyjob r
+        WHERE r.job_id = ANY(%(job_ids)b::bigint[])
         ORDER BY r.job_id
-        FOR UPDATE OF r SKIP LOCKED
+        FOR UPDATE SKIP LOCKED
     ),
     moved AS (
-        DELETE FROM queue_readyjob r USING picked p WHERE r.job_id = p.job_id
-        RETURNING r.job_id, {r.kept}, {r.counted}, r.position, p.chosen, p.charged_ms, p.moved_s
+        DELETE FROM queue_readyjob r USING picked p WHERE r.ctid = p.ctid
+        RETURNING r.job_id, {r.kept}, {r.counted}, r.position, CASE WHEN %(moves_s)s::float8[] IS NOT NULL
+            THEN array_position(%(job_ids)b::bigint[], r.job_id) END AS place
     ),
     leased AS (
         INSERT INTO queue_lease (
@@ -32,16 +32,18 @@ WITH {clock},
             m.checkpoint, m.position, %(token)b::bytea, %(token_id)s::bigint, %(worker)s::text, %(claim_key)s::text,
             %(claim_hash)s::bytea, p.lease_s, NOT %(prefetch)s::bool, false, c.at,
             c.at + least(p.lease_s, p.max_run_s) * interval '1 second', c.at + p.max_run_s * interval '1 second',
-            %(policy_version)s::bigint, m.chosen, m.charged_ms
+            %(policy_version)s::bigint,
+            CASE WHEN m.job_id = ANY(%(lent_ids)b::bigint[]) THEN %(lent)s::text ELSE %(chosen)s::text END,
+            (%(charges_ms)s::float8[])[m.place]
         FROM moved m CROSS JOIN policy p CROSS JOIN clock c
-        RETURNING job_id, lane_id, generation, attempt, token, claimed_at, expires_at, max_run_at, deadline,
+        RETURNING job_id, lane_id, generation, attempt, claimed_at, expires_at, max_run_at, deadline,
             reconcile, checkpoint, payload_version, redrive_generation, crashes
     ),
     charged AS (
         INSERT INTO queue_servicedelta (queue_id, tenant_id, moved_s)
-        SELECT %(queue_id)s::bigint, l.tenant_id, sum(m.moved_s)
+        SELECT %(queue_id)s::bigint, l.tenant_id, sum((%(moves_s)s::float8[])[m.place])
         FROM moved m JOIN queue_lane l ON l.id = m.lane_id
-        WHERE m.moved_s IS NOT NULL
+        WHERE m.place IS NOT NULL
         GROUP BY l.tenant_id
     ),
     remembered AS (
@@ -54,4 +56,7 @@ WITH {clock},
         INSERT INTO queue_lanedelta (lane_id, at, started)
         SELECT lane_id, min(claimed_at), count(*) FROM leased GROUP BY lane_id
     )
-SELECT * FROM leased
+SELECT array_agg(job_id), array_agg(lane_id), array_agg(generation), array_agg(attempt), min(claimed_at),
+    min(expires_at), min(max_run_at), %(token)b::bytea, array_agg(deadline), array_agg(reconcile), array_agg(checkpoint),
+    array_agg(payload_version), array_agg(redrive_generation), array_agg(crashes)
+FROM leased

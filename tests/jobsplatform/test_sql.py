@@ -1,0 +1,94 @@
+"""Statements on the bare connection: what is sent, in which transaction, and what is left behind when one fails."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from django.db import connections, transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobsplatform import sql
+from jobsplatform.errors import Unavailable
+from tests import cast
+from tests.cast import SHARD
+
+MARK = "INSERT INTO queue_horizon (at, next_xid) VALUES ('2001-01-01', %s)"
+
+
+def marks() -> int:
+    return int(cast.read("SELECT count(*) FROM queue_horizon WHERE at = '2001-01-01'")[0][0])
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))
+def test_a_list_that_is_sent_as_a_whole_arrives_as_it_was(values: list[int]) -> None:
+    dumped = sql._BigIntsDumper(sql.BigInts).dump(sql.BigInts(values))
+    loader = psycopg.adapters.get_loader(1016, psycopg.pq.Format.BINARY)
+    assert loader is not None
+    assert loader(1016).load(dumped) == values
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("values", [[], [7], [-5, 2**62, 0]])
+def test_the_server_reads_it_too(values: list[int]) -> None:
+    with sql.translated(SHARD, writes=False) as connection:
+        cursor = psycopg.Cursor(connection)
+        cursor.execute("SELECT unnest(%(ids)b::bigint[])", {"ids": sql.BigInts(values)})
+        assert [row[0] for row in cursor.fetchall()] == values
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_short_transaction_commits_what_it_sent() -> None:
+    sql.short_transaction(SHARD, lambda connection: psycopg.Cursor(connection).execute(MARK, [1]))
+    assert marks() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_failure_of_the_caller_rolls_it_back_and_leaves_the_connection_usable() -> None:
+    def fail(connection: psycopg.Connection[sql.Row]) -> None:
+        psycopg.Cursor(connection).execute(MARK, [1])
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        sql.short_transaction(SHARD, fail)
+    assert marks() == 0
+    sql.short_transaction(SHARD, lambda connection: psycopg.Cursor(connection).execute(MARK, [2]))
+    assert marks() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_statement_that_fails_unseen_is_never_committed() -> None:
+    """Nobody fetches the second statement's result: its failure is met at the commit."""
+
+    def send(connection: psycopg.Connection[sql.Row]) -> None:
+        psycopg.Cursor(connection).execute(MARK, [1])
+        psycopg.Cursor(connection).execute("SELECT 1 / %s", [0])
+
+    with pytest.raises(psycopg.DataError):
+        sql.short_transaction(SHARD, send)
+    assert marks() == 0
+    assert connections[SHARD].connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_lost_before_the_commit_is_unavailable() -> None:
+    def lose(connection: psycopg.Connection[sql.Row]) -> None:
+        psycopg.Cursor(connection).execute(MARK, [1])
+        psycopg.Cursor(connection).execute("SELECT pg_terminate_backend(pg_backend_pid())").fetchall()
+
+    with pytest.raises(Unavailable):
+        sql.short_transaction(SHARD, lose)
+    assert marks() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_inside_another_transaction_it_is_a_savepoint() -> None:
+    def fail(connection: psycopg.Connection[sql.Row]) -> None:
+        psycopg.Cursor(connection).execute(MARK, [2])
+        raise KeyError("mine")
+
+    with transaction.atomic(using=SHARD):
+        sql.short_transaction(SHARD, lambda connection: psycopg.Cursor(connection).execute(MARK, [1]))
+        with pytest.raises(KeyError):
+            sql.short_transaction(SHARD, fail)
+    assert marks() == 1
