@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from jobqueue import moves
+from jobqueue import moves, wakeup
 from jobqueue.ids import format_id
 from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
@@ -241,6 +241,7 @@ def release(
             "delays_s": [call.delay_s for call in batch],
         }
         rows = moves.move("jobqueue/release", params | scope.params() | {"now": now}, alias=alias)
+        wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))
         return {row[0] - 1: Released(row[1]) for row in rows}
 
     def explain(call: Release, place: Whereabouts) -> Released | JobsPlatformError:
