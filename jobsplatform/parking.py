@@ -76,6 +76,16 @@ class _Place:
         self.is_watched = False
 
 
+class _Sent:
+    """Takes what gunicorn would send."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def sendall(self, data: bytes) -> None:
+        self.content += data
+
+
 class Worker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threads, with room for requests that wait."""
 
@@ -106,12 +116,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def _send(self, conn: TConn, request: Any, answer: HttpResponse) -> bool:
         conn.sock.setblocking(True)
-        reply = wsgi.Response(request, conn.sock, self.cfg)
+        sent = _Sent()
+        reply = wsgi.Response(request, sent, self.cfg)
         if not self.alive or not self.cfg.keepalive:
             reply.force_close()
         reply.start_response(f"{answer.status_code} {answer.reason_phrase}", list(answer.items()))
         reply.write(answer.content)
         reply.close()
+        conn.sock.sendall(sent.content)  # head and body as one packet
         return bool(self._keepalive_after(conn, not reply.should_close()))
 
     # In the main thread

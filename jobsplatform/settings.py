@@ -92,12 +92,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 JOBS_WEB_PROCESSES = env.int("JOBS_WEB_PROCESSES", default=2)  # 1..64 of gunicorn
 JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process; a parked poll holds none
-JOBS_PARKED_MAX = env.int(
-    "JOBS_PARKED_MAX", default=2500
-)  # 0..50000 long polls per process; more: empty replies
-JOBS_NOTIFICATIONS = env.bool(
-    "JOBS_NOTIFICATIONS", default=True
-)  # tell and hear of ready work; false: poll only
+JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
+JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
@@ -197,8 +193,6 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024 + 64 * 1024  # bytes: the largest
 # Language, time, files, logs
 
 LANGUAGE_CODE = "en"
-USE_I18N = True
-USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
