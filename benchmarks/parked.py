@@ -91,7 +91,11 @@ def measure(place: Stage, consumers: int) -> dict[str, float]:
     began = time.perf_counter()
     parked.add(consumers)
     time.sleep(1.5)
-    figures = {"park_s": time.perf_counter() - began - 1.5, "rss_before_mib": before, "rss_mib": rss_mib(worker)}
+    figures = {
+        "park_s": time.perf_counter() - began - 1.5,
+        "rss_before_mib": before,
+        "rss_mib": rss_mib(worker),
+    }
     figures["others_share"] = throughput(port, place.token, 3) / alone
     sent = time.perf_counter()
     enqueue(1, priority=0)
@@ -101,7 +105,8 @@ def measure(place: Stage, consumers: int) -> dict[str, float]:
     assert parked.answers(1, 0.5) == [], "one job woke two consumers"
     committed = enqueue(consumers - 1)
     answers = parked.answers(consumers - 1, 30)
-    assert len(answers) == consumers - 1 and all(b'"job_id"' in text for _, text in answers)
+    assert len(answers) == consumers - 1
+    assert all(b'"job_id"' in text for _, text in answers)
     waits = [at - committed for at, _ in answers]
     figures |= {"all_p50_s": share(waits, 0.5), "all_last_s": max(waits), "rss_after_mib": rss_mib(worker)}
     return figures

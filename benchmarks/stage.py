@@ -45,7 +45,15 @@ class Stage:
         listener.listen(2_048)
         self.environment |= {name: str(value) for name, value in settings.items()}
         self.environment["JOBS_WEB_PROCESSES"] = str(processes)
-        command = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "--bind", f"fd://{listener.fileno()}"]
+        command = [
+            sys.executable,
+            "-m",
+            "gunicorn",
+            "-c",
+            "gunicorn.conf.py",
+            "--bind",
+            f"fd://{listener.fileno()}",
+        ]
         self.start(command, [listener.fileno()])
         port: int = listener.getsockname()[1]
         _wait_until_ready(port)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from jobqueue import moves, wakeup
-from jobqueue.limits import UNSTARTED_LAPSES_MAX
+from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.states import State
 from jobsplatform import database, events, sql
@@ -29,7 +29,13 @@ def promote(limit: int = 1_000, now: datetime | None = None) -> int:
 
 def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
     """Take lapsed leases back. Returns how many were led where (ready, dead, cancelled)."""
-    params = {"limit": limit, "unstarted_max": UNSTARTED_LAPSES_MAX, "now": now}
+    params = {
+        "limit": limit,
+        "unstarted_max": UNSTARTED_LAPSES_MAX,
+        "crashes_default": CRASHES_DEFAULT,
+        "message_crashes": MESSAGE_DELIVERIES_MAX,
+        "now": now,
+    }
     led = _moved("jobqueue/reap", params)
     if led:
         events.emit("reaped", **led)

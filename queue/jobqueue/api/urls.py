@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobqueue.api import producing, tenant, working
+from jobqueue.api import messages, producing, queues, tenant, working
 from jobsplatform.http import route
 
 urlpatterns = [
@@ -19,5 +19,11 @@ urlpatterns = [
     path("jobs/<str:job_id>/release", route(POST=working.Release)),
     path("leases/claim", route(POST=working.Claim)),
     path("leases/settle", route(POST=working.Settle)),
+    path("queues", route(GET=queues.ListQueues)),
+    path("queues/<str:queue>/messages", route(POST=messages.Send)),
+    path("queues/<str:queue>/receive", route(POST=messages.Receive)),
+    path("queues/<str:queue>/ack", route(POST=messages.Ack)),
+    path("queues/<str:queue>/stats", route(GET=queues.ShowStats)),
+    path("queues/<str:queue>/scale", route(GET=queues.ShowScale)),
     path("tenant", route(GET=tenant.ShowTenant)),
 ]
