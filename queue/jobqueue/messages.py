@@ -250,6 +250,7 @@ class _Desk:
         self.rejected += [(text, "malformed") for text, receipt in receipts.items() if receipt is None]
         sound = {text: receipt for text, receipt in receipts.items() if receipt is not None}
         held = self._held(sound)
+        self._explain({text: receipt for text, receipt in sound.items() if text not in held})
         calls = [(text, make(text, (*sound[text], token))) for text, token in held.items()]
         answers = verb([call for _, call in calls], scope=self.scope, now=self.now) if calls else []
         done = []
@@ -258,7 +259,6 @@ class _Desk:
                 self.rejected.append((text, _code(answer)))
             else:
                 done.append((text, answer))
-        self._explain({text: receipt for text, receipt in sound.items() if text not in held})
         return done
 
     def _held(self, receipts: Mapping[str, Receipt]) -> dict[str, bytes]:

@@ -6,8 +6,11 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from types import FrameType
 
+from jobqueue import hub, wakeup
+from jobqueue.wakeup import Mark
 from jobqueue.worker import registry
 from jobqueue.worker.board import Board
 from jobqueue.worker.channel import Channel, Closed
@@ -56,10 +59,25 @@ def run(private: str, options: WorkerOptions) -> None:
         reserved=0 if options.reserve is None else options.reserve.threads,
     )
     _drain_on_signals(engine)
+    if not solo:
+        _wake_on_notifications(engine, options)
     code = _work(engine, worker)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # handlers that still run in threads must not keep the process
+
+
+def _wake_on_notifications(engine: Engine, options: WorkerOptions) -> None:
+    """Let notifications end the engine's sleep. What there is, its claim finds out."""
+
+    def hear(alias: str, marks: Iterable[Mark]) -> None:
+        if options.max_priority is None or any(mark.priority <= options.max_priority for mark in marks):
+            engine.call()
+
+    listeners = hub.listen(hear, engine.call)
+    wakeup.hear(hear)  # a handler of this process may enqueue
+    if listeners:
+        engine.is_woken = lambda: all(listener.is_up for listener in listeners)
 
 
 def _work(engine: Engine, worker: str) -> int:
