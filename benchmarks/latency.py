@@ -102,12 +102,16 @@ def by_worker(count: int) -> list[float]:
 
     tenant, queue = Tenant.objects.get(slug="bench"), policies.by_name(QUEUE)
     job = NewJob(tenant_id=tenant.pk, queue=queue, kind="bench.noop", priority=0, payload='{"n": 1}')
+    alias = next(iter(database.aliases().values()))
+    first = enqueue([job])[0].job_id  # type: ignore[union-attr]
+    while not Attempt.objects.using(alias).filter(job_id=first).exists():
+        time.sleep(0.2)  # until the worker is there
+    time.sleep(2)
     ids = []
     for _ in range(count):
         ids.append(enqueue([job])[0].job_id)  # type: ignore[union-attr]
         time.sleep(0.05)
     time.sleep(2)
-    alias = next(iter(database.aliases().values()))
     accepted = dict(Job.objects.using(alias).filter(id__in=ids).values_list("id", "created_at"))
     started = Attempt.objects.using(alias).filter(job_id__in=ids).values_list("job_id", "claimed_at")
     return [(at - accepted[job_id]).total_seconds() for job_id, at in started]

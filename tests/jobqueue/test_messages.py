@@ -21,14 +21,16 @@ from tests.cast import at
 
 pytestmark = pytest.mark.django_db
 
+NOW, LATER = at(0), at(1)
 
-def send(body: bytes = b"hi", *, now: datetime = at(0), **changes: Any) -> Sent:
+
+def send(body: bytes = b"hi", *, now: datetime = NOW, **changes: Any) -> Sent:
     values: dict[str, Any] = {"queue": cast.queue(), "priority": 2, "tenant_id": cast.acme().pk, **changes}
     return messages.send(NewMessage(body=body, **values), now=now)
 
 
 def receive(
-    limit: int = 1, *, now: datetime = at(0), scope: Scope | None = None, **more: Any
+    limit: int = 1, *, now: datetime = NOW, scope: Scope | None = None, **more: Any
 ) -> list[Delivery]:
     asked = {"lease_s": None, "max_priority": None, **more}
     request = messages.claim_request(cast.queue(), limit=limit, **asked)
@@ -39,7 +41,7 @@ def consumer(token_id: int = 7) -> Scope:
     return Scope(tenant_id=cast.acme().pk, queue_ids=(cast.queue().id,), token_id=token_id)
 
 
-def settle(*, scope: Scope | None = None, now: datetime = at(1), **asked: Any) -> messages.Settled:
+def settle(*, scope: Scope | None = None, now: datetime = LATER, **asked: Any) -> messages.Settled:
     return messages.settle(scope=scope or consumer(), now=now, **asked)
 
 
