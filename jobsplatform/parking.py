@@ -130,8 +130,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
         place: _Place | None = conn.__dict__.pop("place", None)
-        if place is None or fs.cancelled() or fs.exception() is not None:
-            super().finish_request(conn, fs)
+        failed = fs.cancelled() or fs.exception() is not None
+        if place is None or failed:
+            if not self.alive and not failed and not fs.result():
+                self.nr_conns -= 1  # gunicorn lingers here for the client's close: polls would wait behind it
+                self.tpool.submit(conn.close, graceful=True)
+            else:
+                super().finish_request(conn, fs)
             return
         conn.sock.setblocking(False)
         self.poller.register(conn.sock, selectors.EVENT_READ, lambda sock: self._on_readable(conn, place))
@@ -151,7 +156,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return  # the client went first
         self._unwatch(conn, place)
         future = self.tpool.submit(self._send_answer, conn, place)
-        future.add_done_callback(lambda fs: self.method_queue.defer(self.finish_request, conn, fs))
+        future.add_done_callback(lambda fs: self.method_queue.defer(self._finish_answer, conn, fs))
+
+    def _finish_answer(self, conn: TConn, fs: Any) -> None:
+        """As after any request. But the whole request has been read, so there is nothing to linger for at a close:
+        gunicorn's lingering, up to 2 s each in this thread, would hold up the others when all end at once."""
+        if fs.cancelled() or fs.exception() is not None or not fs.result():
+            self.nr_conns -= 1
+            conn.close()
+        else:
+            super().finish_request(conn, fs)
 
     def _unwatch(self, conn: TConn, place: _Place) -> None:
         if place.is_watched:

@@ -139,11 +139,11 @@ def django_db_setup(django_db_setup: None) -> None:
 @pytest.fixture(autouse=True)
 def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
-    from jobqueue import claiming, hub, lanes, policies, stats, wakeup
+    from jobqueue import claiming, hub, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
     from tenants import access
 
-    for module in (hub, wakeup, stats, claiming, lanes, policies, names, access):
+    for module in (hub, wakeup, stats, reads, claiming, lanes, policies, names, access):
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")

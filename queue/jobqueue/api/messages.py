@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from jobqueue import messages
 from jobqueue.api import message_bodies as bodies
@@ -110,8 +109,9 @@ class Ack(_QueueCall):
         super().check(call)
         if sum(len(items) for items in call.body.values()) > RECEIPTS_MAX:
             raise Invalid.at("", f"More than {RECEIPTS_MAX:,} receipts in all.", "length")
-        self.extend = [Extension(**one) for one in _sound(call.body["extend"])]
-        self.fail = [Failure(**one) for one in _sound(call.body["fail"])]
+        _refuse_faulty([*call.body["extend"], *call.body["fail"]])
+        self.extend = [Extension(**one.values) for one in call.body["extend"]]
+        self.fail = [Failure(**one.values) for one in call.body["fail"]]
 
     def act(self, call: Call) -> Reply:
         queue = found_queue(call, self.queue)
@@ -184,9 +184,8 @@ def _message(one: Delivery) -> Members:
     }
 
 
-def _sound(items: Sequence[Checked]) -> list[dict[str, Any]]:
-    """The values of items; one that breaks a rule refuses the call, as it names no receipt to answer for."""
+def _refuse_faulty(items: Sequence[Checked]) -> None:
+    """An item that breaks a rule refuses the call: it may name no receipt to answer for."""
     faults: list[FieldError] = [fault for item in items for fault in item.errors]
     if faults:
         raise Invalid(errors=faults)
-    return [item.values for item in items]

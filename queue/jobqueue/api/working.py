@@ -137,7 +137,7 @@ def claimed(held: Sequence[Lease], titles: Mapping[int, str]) -> Reply:
     """The answer to a claim; `titles` has the queues' names by id."""
     tenants = _slugs(held)
     texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
-    at = held[0].claimed_at if held else reads.clock()
+    at = held[0].claimed_at if held else reads.clock_for_show()
     return Reply(200, listing("leases", texts, {"server_time": format_instant(at)}))
 
 
