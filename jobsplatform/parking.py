@@ -91,7 +91,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         super().load_wsgi()
-        self.wsgi = _parking(self.wsgi)
+        self.wsgi: Callable[..., Iterable[bytes]] = _parking(self.wsgi)
 
     # In a thread
 

@@ -14,12 +14,16 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from jobqueue.ids import format_id
+from jobsplatform.embedded import Server
 from tenants import access
 from tests import cast
 from tests.cast import wait_until
+from tests.pooler import transaction_pooler
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = 4
@@ -61,6 +65,14 @@ class Web:
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def text(self, path: str) -> str:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
         finally:
             connection.close()
 
@@ -211,3 +223,61 @@ def test_the_drain_is_longer_than_any_poll() -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "JOBS_DRAIN_SECONDS" in done.stderr
+
+
+@pytest.mark.needs("pgbouncer")
+def test_through_a_transaction_pooler_work_is_found_by_looking(
+    process_environment: dict[str, str],
+) -> None:
+    """S120: the same calls, no session state; LISTEN would mean nothing, and polling takes its place."""
+    url = process_environment["JOBSPLATFORM_DATABASE_URL"]
+    with transaction_pooler(url) as port:
+        environment = {
+            name: value.replace(f":{urlsplit(url).port}/", f":{port}/")
+            for name, value in process_environment.items()
+        }
+        assert environment != process_environment
+        web = Web(environment)
+        try:
+            pooled = 'jobsplatform_listener_up{database="shard0"'
+            parked = web.client().park()
+            wait_until(noted_claims)
+            sent = [web.enqueue(priority=0)]  # known to this process at once
+            answers = [parked.read()[1]["leases"]]
+            parked.park()
+            time.sleep(0.5)
+            sent.append(format_id(cast.enqueue(kind="a", now=None)))  # known to nobody but who looks
+            answers.append(parked.read()[1]["leases"])
+            assert [[lease["job_id"]] for (lease,) in answers] == [[job_id] for job_id in sent]
+            for (lease,) in answers:
+                end = {"generation": lease["generation"], "lease_token": lease["lease_token"]}
+                assert web.client().call(f"/v1/jobs/{lease['job_id']}/complete", end)[0] == 200
+            assert pooled not in web.text("/metrics") or f"{pooled}}} 0.0" in web.text("/metrics")
+            listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'"
+            assert cast.read(listening) == [(0,)]
+        finally:
+            web.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("pgbouncer")
+def test_the_api_s_and_the_worker_s_tests_pass_through_a_transaction_pooler(tmp_path: Path) -> None:
+    """S120."""
+    server = Server(tmp_path / "data")
+    server.ensure_running()
+    try:
+        url = server.url()
+        with transaction_pooler(url) as port:
+            pooled = url.replace(f":{urlsplit(url).port}/", f":{port}/")
+            names = ("JOBSPLATFORM_TEST_RUN", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER")
+            environment = {name: value for name, value in os.environ.items() if name not in names}
+            environment["JOBSPLATFORM_TEST_DATABASE_URL"] = pooled
+            files = ["test_api_working", "test_api_producing", "test_api_messages", "worker/test_runworker"]
+            command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
+            command += [f"tests/jobqueue/{name}.py" for name in files]
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_800
+            )
+    finally:
+        server.stop()
+    assert done.returncode == 0, done.stdout[-3_000:]
