@@ -1,4 +1,4 @@
-"""gunicorn: threads for parked polls, an end that wakes them, nothing shared before the fork."""
+"""gunicorn: threads for requests, none for parked polls, an end that wakes those, nothing shared before the fork."""
 
 import os
 import signal
@@ -15,10 +15,11 @@ from jobsplatform import loop, settings  # noqa: E402
 chdir = str(ROOT)
 wsgi_app = "jobsplatform.wsgi:application"
 bind = ["127.0.0.1:8000"]  # `manage.py up` hands over its own listening socket
-worker_class = "gthread"
+worker_class = "jobsplatform.parking.Worker"  # gthread that parks long polls without a thread
 workers = settings.JOBS_WEB_PROCESSES
 threads = settings.JOBS_WEB_THREADS
-worker_connections = 8 * threads  # idle keep-alive connections need no thread
+worker_connections = 8 * threads + settings.JOBS_PARKED_MAX  # idle and parked connections need no thread
+backlog = 2048
 keepalive = 15  # seconds
 timeout = 60  # seconds without a sign of a process's main loop; requests run in threads and do not count
 graceful_timeout = settings.JOBS_DRAIN_SECONDS
@@ -54,7 +55,7 @@ def post_fork(server: Any, worker: Any) -> None:
 
 def post_worker_init(worker: Any) -> None:
     """SIGTERM wakes the polls that are parked in this process before gunicorn waits for them."""
-    from jobsplatform.http import stopping
+    from jobsplatform.stopping import stopping
 
     graceful = signal.getsignal(signal.SIGTERM)
 

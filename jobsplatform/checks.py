@@ -25,6 +25,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "JOBS_CONNECT_SECONDS": (1, 30),
     "JOBS_WEB_PROCESSES": (1, 64),
     "JOBS_WEB_THREADS": (4, 512),
+    "JOBS_PARKED_MAX": (0, 50_000),
     "JOBS_DRAIN_SECONDS": (20, 300),
 }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings
+from django.db import connections
 from django.db.models import Model
 
 SEQUENCE_BITS: Final = 48
@@ -32,6 +33,13 @@ def space_of(job_id: int) -> int:
 def alias_of(job_id: int) -> str | None:
     """The database alias that holds a job id, or None when no shard owns its id space."""
     return aliases().get(space_of(job_id))
+
+
+def give_connections_back() -> None:
+    """Return this thread's connections to their pools, but those in the midst of a transaction."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 def placement(model: type[Model]) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 from structlog.contextvars import bound_contextvars
 
-from jobsplatform import acting, problem, requestid, scopes, strictjson
+from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson
 from jobsplatform.errors import (
     FieldError,
     InsufficientScope,
@@ -44,9 +44,7 @@ TENANT_HEADER: Final = "Jobsplatform-Tenant"
 NOTHING: Final = Shape("Nothing")
 METHODS_WITH_BODY: Final = ("POST", "PUT", "PATCH")
 
-# Set when this process is told to stop, so that parked polls end at once.
-stopping = threading.Event()
-
+_log = logging.getLogger("jobsplatform.http")
 _SLUG = re.compile("[a-z0-9][a-z0-9-]{0,62}").fullmatch
 _REQUEST_ID = re.compile(rf"[\x21-\x7e]{{1,{REQUEST_ID_CHARS_MAX}}}").fullmatch
 
@@ -129,6 +127,15 @@ class Reply:
     media_type: str = "application/json"
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An answer that must be waited for. `undo` is called instead of `answer` when the client went away."""
+
+    waiting: parking.Waiting
+    answer: Callable[[], Reply]
+    undo: Callable[[], None]
+
+
 class Endpoint:
     """One method of one route. The docstring's first line is its summary in the OpenAPI document."""
 
@@ -145,7 +152,7 @@ class Endpoint:
     def check(self, call: Call) -> None:
         """Refuse with 400 what shapes cannot see; runs before scopes are looked at."""
 
-    def act(self, call: Call) -> Reply:
+    def act(self, call: Call) -> Reply | Later:
         raise NotImplementedError
 
 
@@ -193,7 +200,8 @@ class ApiView(APIView):
         _check(endpoint, call, text)
         if call.caller is not None:
             _admit(access, call)
-        return _response(endpoint.act(call))
+        outcome = endpoint.act(call)
+        return _wait(request, outcome) if isinstance(outcome, Later) else _response(outcome)
 
 
 def route(**endpoints: type[Endpoint]) -> Callable[..., HttpResponse]:
@@ -277,6 +285,39 @@ def is_loopback(request: HttpRequest) -> bool:
         return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
     except ValueError:
         return False
+
+
+# Waiting
+
+
+def _wait(request: HttpRequest, later: Later) -> HttpResponse:
+    """Where the server can, let go of this thread until the answer is there; else sleep in it."""
+    if parking.can_park(request):
+        return parking.Parked(later.waiting, lambda: _answered(request, later), lambda: _undone(later))
+    database.give_connections_back()
+    later.waiting.wait()
+    return _response(later.answer())
+
+
+def _answered(request: HttpRequest, later: Later) -> HttpResponse:
+    """The answer of a parked request, in whatever thread sends it."""
+    try:
+        return _response(later.answer())
+    except Exception as exc:
+        error = problem.translated(exc)
+        if error is None:
+            _log.exception("a parked request failed")
+            error = problem.Internal()
+        return problem.respond(error, request)
+    finally:
+        database.give_connections_back()
+
+
+def _undone(later: Later) -> None:
+    try:
+        later.undo()
+    finally:
+        database.give_connections_back()
 
 
 # Replies

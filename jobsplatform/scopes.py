@@ -51,6 +51,13 @@ TABLE: Final[dict[str, Access]] = {
     "POST /v1/jobs/{job_id}/complete": _any_of(WORK),
     "POST /v1/jobs/{job_id}/fail": _any_of(WORK),
     "POST /v1/jobs/{job_id}/release": _any_of(WORK),
+    # queues and messages
+    "GET /v1/queues": _any_of(READ),
+    "GET /v1/queues/{queue}/stats": _any_of(READ),
+    "GET /v1/queues/{queue}/scale": _any_of(READ),
+    "POST /v1/queues/{queue}/messages": _any_of(PRODUCE),
+    "POST /v1/queues/{queue}/receive": _any_of(WORK),
+    "POST /v1/queues/{queue}/ack": _any_of(WORK),
     # dead letters
     "GET /v1/dlq": _any_of(READ),
     "GET /v1/dlq/groups": _any_of(READ),

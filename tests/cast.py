@@ -326,6 +326,14 @@ def together(*actions: Callable[[], T]) -> list[T | BaseException]:
     return answers
 
 
+def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Sleep until the condition holds. Fails after a generous while."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.01)
+
+
 def deadlocks() -> int:
     """How many deadlocks the shard has seen."""
     time.sleep(1.1)  # a session writes its statistics once a second

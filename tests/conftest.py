@@ -75,6 +75,7 @@ def _set_environment(folder: Path) -> None:
         JOBSPLATFORM_HTTPS="false",
         JOBSPLATFORM_ALLOWED_HOSTS="localhost,127.0.0.1,testserver",
         JOBSPLATFORM_LOG_LEVEL="WARNING",
+        JOBS_NOTIFICATIONS="false",  # tests of them make listeners of their own
         JOBS_POOL_CONNECTIONS="80",
         JOBS_POOL_WAIT_SECONDS="20",
     )
@@ -145,11 +146,11 @@ def django_db_setup(django_db_setup: None) -> None:
 @pytest.fixture(autouse=True)
 def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
-    from jobqueue import claiming, kinds, lanes, policies
+    from jobqueue import claiming, hub, kinds, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
     from tenants import access
 
-    for module in (claiming, kinds, lanes, policies, names, access):
+    for module in (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access):
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import admitting, content, kinds, lanes, policies
+from jobqueue import admitting, content, kinds, lanes, policies, wakeup
 from jobqueue.ids import format_id
 from jobqueue.kinds import Kind
 from jobqueue.lanes import LaneKey
@@ -179,8 +179,18 @@ class _Intake:
             if not self.answers:
                 raise
             self.refused.update(dict.fromkeys(self._open(), error))  # the others are stored, and must hear so
+        wakeup.ready(self.alias, self._made_ready())
         missing = Unavailable("The request key is being taken; repeat.")
         return [self.answers.get(i) or self.refused.get(i, missing) for i in range(len(self.batch))]
+
+    def _made_ready(self) -> set[wakeup.Mark]:
+        return {
+            wakeup.Mark(job.queue.id, job.priority)
+            for i, (job, _) in enumerate(self.batch)
+            if isinstance(answer := self.answers.get(i), Accepted)
+            and answer.stored is not None
+            and not answer.stored.is_delayed
+        }
 
     def _rounds(self) -> None:
         for _ in range(REREADS_MAX):

@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from jobqueue import moves
+from jobqueue import giving_back, moves, wakeup
 from jobqueue.ids import format_id
 from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
@@ -168,8 +168,11 @@ def renew(
             "starts": [call.started for call in batch],
         }
         rows = sql.rows("jobqueue/renew", params | scope.params() | {"now": now}, alias=alias, writes=True)
+        waiting = giving_back.named([batch[row[0] - 1] for row in rows if not row[3]], alias=alias, now=now)
         return {
-            ord_ - 1: MaxRuntime() if capped else Renewed(expires_at, cancel_requested)
+            ord_ - 1: MaxRuntime()
+            if capped
+            else Renewed(expires_at, cancel_requested, batch[ord_ - 1].job_id in waiting)
             for ord_, expires_at, cancel_requested, capped in rows
         }
 
@@ -241,6 +244,7 @@ def release(
             "delays_s": [call.delay_s for call in batch],
         }
         rows = moves.move("jobqueue/release", params | scope.params() | {"now": now}, alias=alias)
+        wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))
         return {row[0] - 1: Released(row[1]) for row in rows}
 
     def explain(call: Release, place: Whereabouts) -> Released | JobsPlatformError:

@@ -18,6 +18,7 @@ CLAIM_KEY_CHARS_MAX = 100
 PAGE_MAX = 200
 PAGE_DEFAULT = 50
 HORIZON = timedelta(days=3_653)  # not_before and deadline may lie this far ahead: ten years
+CRASHES_DEFAULT = 3  # of a queue's max_crashes
 UNSTARTED_LAPSES_MAX = 20  # lapses of leases that nobody started, before they count as crashes
 REREADS_MAX = 5  # of a job that is between two places; then 503
 CLAIM_PROBES_MAX = 512  # lanes that one claim may look at
@@ -25,3 +26,8 @@ CLAIM_PROBES_MAX = 512  # lanes that one claim may look at
 JOB_BODY_BYTES_MAX = 256 * 1024
 BATCH_BODY_BYTES_MAX = 16 * 1024 * 1024
 OTHER_BODY_BYTES_MAX = 64 * 1024
+
+MESSAGE_BODY_BYTES_MAX = 131_072  # decoded
+MESSAGE_DELIVERIES_MAX = 5  # failed ones; then dead letter
+MESSAGE_EXPIRY_SECONDS = 345_600  # four days
+RECEIPTS_MAX = 1_000  # in one call

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import moves
-from jobqueue.limits import UNSTARTED_LAPSES_MAX
+from jobqueue import moves, wakeup
+from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
+from jobqueue.states import State
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
@@ -23,12 +24,18 @@ RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its
 
 def promote(limit: int = 1_000, now: datetime | None = None) -> int:
     """Make due jobs ready. Returns how many."""
-    return _counted(lambda alias: sum(row[1] for row in _rows("promote", alias, limit=limit, now=now)))
+    return _counted(lambda alias: _promote(alias, limit, now))
 
 
 def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
     """Take lapsed leases back. Returns how many were led where (ready, dead, cancelled)."""
-    params = {"limit": limit, "unstarted_max": UNSTARTED_LAPSES_MAX, "now": now}
+    params = {
+        "limit": limit,
+        "unstarted_max": UNSTARTED_LAPSES_MAX,
+        "crashes_default": CRASHES_DEFAULT,
+        "message_crashes": MESSAGE_DELIVERIES_MAX,
+        "now": now,
+    }
     led = _moved("jobqueue/reap", params)
     if led:
         events.emit("reaped", **led)
@@ -84,6 +91,12 @@ def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     return _counted(lambda alias: sum(_count(kind, alias, limit=limit, now=now) for kind in kinds))
 
 
+def _promote(alias: str, limit: int, now: datetime | None) -> int:
+    rows = _rows("promote", alias, limit=limit, now=now)
+    wakeup.lanes_ready(alias, (row[0] for row in rows))
+    return sum(row[1] for row in rows)
+
+
 def _rows(verb: str, alias: str, **params: Any) -> list[sql.Row]:
     return sql.rows(f"jobqueue/{verb}", params, alias=alias, writes=True)
 
@@ -94,7 +107,14 @@ def _count(verb: str, alias: str, **params: Any) -> int:
 
 def _moved(statement: str, params: dict[str, Any]) -> Counter[str]:
     led: Counter[str] = Counter()
-    _counted(lambda alias: led.update(row[1] for row in moves.move(statement, params, alias=alias)) or 0)
+
+    def one_shard(alias: str) -> int:
+        rows = moves.move(statement, params, alias=alias)
+        led.update(row[1] for row in rows)
+        wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))
+        return len(rows)
+
+    _counted(one_shard)
     return led
 
 

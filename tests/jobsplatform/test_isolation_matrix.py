@@ -50,6 +50,12 @@ SAMPLES = {
     "POST /v1/jobs/{job_id}/complete": Sample(RECEIPT, frozenset({409})),
     "POST /v1/jobs/{job_id}/fail": Sample(RECEIPT | {"error_class": "transient"}, frozenset({409})),
     "POST /v1/jobs/{job_id}/release": Sample(RECEIPT, frozenset({409})),
+    "GET /v1/queues": Sample(),
+    "GET /v1/queues/{queue}/stats": Sample(),
+    "GET /v1/queues/{queue}/scale": Sample(),
+    "POST /v1/queues/{queue}/messages": Sample({"body": "aGk="}, frozenset({202})),
+    "POST /v1/queues/{queue}/receive": Sample({}),
+    "POST /v1/queues/{queue}/ack": Sample({"ack": ["0-1-1"]}),
     "GET /v1/dlq": Sample(),
     "GET /v1/dlq/groups": Sample(),
     "POST /v1/dlq/campaigns": Sample({"filter": {"reason": "invalid"}, "note": "n"}, frozenset({201})),
@@ -77,9 +83,11 @@ SAMPLES = {
 PROTECTED = [
     name for name, access in scopes.TABLE.items() if not access.is_open and not access.is_open_on_loopback
 ]
-WITH_ID = [name for name in PROTECTED if "{" in name]
+SHARED = "{queue}"  # queues belong to the platform: their names are nobody's secret
+WITH_ID = [name for name in PROTECTED if "{" in name and SHARED not in name]
+WITHOUT_ID = [name for name in PROTECTED if name not in WITH_ID]
+OF_QUEUES = [name for name in PROTECTED if SHARED in name]
 OF_A_TENANT = [name for name in PROTECTED if "/v1/schedules" in name]  # whose tenant a fleet token must name
-WITHOUT_ID = [name for name in PROTECTED if "{" not in name]
 
 
 def served(patterns: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -129,7 +137,7 @@ class World:
     ids: dict[str, dict[str, str]]
 
     def url(self, name: str, whose: str) -> str:
-        path = name.split()[1]
+        path = name.split()[1].replace(SHARED, "default")
         for key, value in self.ids.get(whose, dict.fromkeys(IDS, whose)).items():
             path = path.replace(f"{{{key}}}", value)
         return path
@@ -271,6 +279,24 @@ def test_a_token_of_other_queues_does_not_see_the_job(world: World, subtests: py
     for name in WITH_ID:
         with subtests.test(name):
             assert code(world.call(narrow, name, "acme")) == (404, "not_found")
+
+
+def test_a_token_of_other_queues_is_refused_at_a_queue_s_path(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    narrow = caller("acme", queues=["no-such-queue"])
+    for name in OF_QUEUES:
+        with subtests.test(name):
+            assert code(world.call(narrow, name, "acme")) == (403, "insufficient_scope")
+
+
+def test_a_queue_that_is_not_there_is_not_found(world: World, subtests: pytest.Subtests) -> None:
+    for name in OF_QUEUES:
+        method, path = name.split()
+        for absent in ("no-such-queue", "No%20Queue", "%00"):
+            with subtests.test(f"{name} {absent}"):
+                response = world.acme.call(method, path.replace(SHARED, absent), SAMPLES[name].body)
+                assert code(response) == (404, "not_found")
 
 
 def test_members_that_are_not_ours_to_set_are_refused(world: World, subtests: pytest.Subtests) -> None:

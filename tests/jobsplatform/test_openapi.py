@@ -106,6 +106,23 @@ def test_replies_are_as_described(document: dict[str, Any]) -> None:
         ("GET /v1/tenant", "/v1/tenant", None),
         ("GET /v1/tokens", "/v1/tokens", None),
         ("POST /v1/tokens", "/v1/tokens", {"scopes": ["read"]}),
+        ("GET /v1/queues", "/v1/queues", None),
+        (
+            "POST /v1/queues/{queue}/messages",
+            "/v1/queues/default/messages",
+            {"body": "aGk=", "dedup_key": "D"},
+        ),
+        (
+            "POST /v1/queues/{queue}/messages",
+            "/v1/queues/default/messages",
+            {"body": "aG8=", "dedup_key": "D"},
+        ),
+        ("POST /v1/queues/{queue}/messages", "/v1/queues/default/messages", {"body": "not base64"}),
+        ("GET /v1/queues/{queue}/stats", "/v1/queues/default/stats", None),
+        ("GET /v1/queues/{queue}/scale", "/v1/queues/default/scale", None),
+        ("POST /v1/queues/{queue}/receive", "/v1/queues/default/receive", {}),
+        ("POST /v1/queues/{queue}/ack", "/v1/queues/default/ack", {"ack": ["0-1-1", "nonsense"]}),
+        ("GET /v1/queues/{queue}/stats", "/v1/queues/no-such/stats", None),
     ]
     for name, url, body in calls:
         check_reply(document, name, acme, url, body)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from jobqueue import policies
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
 from jobsplatform.errors import FieldError, InsufficientScope, Invalid, JobsPlatformError, NotFound
+from jobsplatform.fields import NAME_PATTERN
 from jobsplatform.http import Call
+
+_NAME = re.compile(NAME_PATTERN, re.ASCII).fullmatch
 
 
 def scope_of(call: Call) -> Scope:
@@ -26,6 +31,25 @@ def queue_in_body(name: str, pointer: str = "/queue") -> QueuePolicy:
         return policies.by_name(name)
     except NotFound:
         raise Invalid.at(pointer, "There is no such queue.", "unknown_queue") from None
+
+
+def queue_in_path(call: Call) -> QueuePolicy | None:
+    """The queue that the path names; None: there is none, which is 404 after all that is 400 and 403."""
+    name = call.path["queue"]
+    if _NAME(name) is None:
+        return None
+    try:
+        return policies.by_name(name)
+    except NotFound:
+        return None
+
+
+def found_queue(call: Call, queue: QueuePolicy | None) -> QueuePolicy:
+    """The path's queue. Raises NotFound, or InsufficientScope where the caller's token excludes it."""
+    if queue is None:
+        raise NotFound("There is no such queue.")
+    require_queue(call, queue)
+    return queue
 
 
 def require_queue(call: Call, queue: QueuePolicy) -> None:

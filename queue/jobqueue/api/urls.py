@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobqueue.api import producing, schedules, tenant, working
+from jobqueue.api import messages, producing, queues, schedules, tenant, working
 from jobsplatform.http import route
 
 urlpatterns = [
@@ -26,5 +26,11 @@ urlpatterns = [
     ),
     path("schedules/<str:schedule_id>/run-now", route(POST=schedules.RunNow)),
     path("schedules/<str:schedule_id>/next", route(GET=schedules.ShowNext)),
+    path("queues", route(GET=queues.ListQueues)),
+    path("queues/<str:queue>/messages", route(POST=messages.Send)),
+    path("queues/<str:queue>/receive", route(POST=messages.Receive)),
+    path("queues/<str:queue>/ack", route(POST=messages.Ack)),
+    path("queues/<str:queue>/stats", route(GET=queues.ShowStats)),
+    path("queues/<str:queue>/scale", route(GET=queues.ShowScale)),
     path("tenant", route(GET=tenant.ShowTenant)),
 ]

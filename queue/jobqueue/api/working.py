@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError
 
 from jobqueue import leases, policies, reads
 from jobqueue.api import bodies, names, wire
 from jobqueue.api.calls import queue_in_body, require_queue, scope_of
+from jobqueue.api.waiting import claim_or_wait
 from jobqueue.api.wire import Members
-from jobqueue.claiming import ClaimRequest, Lease, claim
+from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.ids import parse_id, parse_token
 from jobqueue.limits import BATCH_BODY_BYTES_MAX, JOB_BODY_BYTES_MAX, SETTLE_ITEMS_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
 from jobsplatform.errors import Invalid, JobsPlatformError, UnknownOutcome
-from jobsplatform.http import Call, Endpoint, Reply, listing, stopping
+from jobsplatform.http import Call, Endpoint, Later, Reply, listing
 from jobsplatform.instants import format_instant
 from jobsplatform.problem import document
 from jobsplatform.shapes import Checked
-
-POLL_SECONDS: Final = 0.1  # between two looks of a parked claim, ± half of it
 
 
 class Claim(Endpoint):
@@ -36,17 +33,14 @@ class Claim(Endpoint):
     def check(self, call: Call) -> None:
         self.queues = named_queues(call.body)
 
-    def act(self, call: Call) -> Reply:
+    def act(self, call: Call) -> Reply | Later:
         scope = scope_of(call)
         for queue in self.queues or ():
             require_queue(call, queue)
         queues = policies.visible(scope) if self.queues is None else self.queues
-        held = claim_or_wait(call, claim_request(call.body, queues), scope)
-        tenants = _slugs(held)
         titles = {queue.id: queue.name for queue in queues}
-        texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
-        at = held[0].claimed_at if held else reads.clock()
-        return Reply(200, listing("leases", texts, {"server_time": format_instant(at)}))
+        request = claim_request(call.body, queues)
+        return claim_or_wait(call, request, scope, lambda held: claimed(held, titles))
 
 
 class _LeaseCall(Endpoint):
@@ -139,17 +133,12 @@ def claim_request(body: Mapping[str, Any], queues: tuple[QueuePolicy, ...]) -> C
     )
 
 
-def claim_or_wait(call: Call, request: ClaimRequest, scope: Scope) -> list[Lease]:
-    """Claim, again while there is nothing and time is left. While it waits it holds no connection."""
-    ends = time.monotonic() + call.body["wait_s"]
-    while True:
-        held = claim(request, scope=scope) if request.queues else []
-        left = ends - time.monotonic()
-        if held or left <= 0 or stopping.is_set():
-            return held
-        give_connections_back()
-        stopping.wait(min(left, POLL_SECONDS * random.uniform(0.5, 1.5)))
-        call.ask_again()
+def claimed(held: Sequence[Lease], titles: Mapping[int, str]) -> Reply:
+    """The answer to a claim; `titles` has the queues' names by id."""
+    tenants = _slugs(held)
+    texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
+    at = held[0].claimed_at if held else reads.clock_for_show()
+    return Reply(200, listing("leases", texts, {"server_time": format_instant(at)}))
 
 
 def _slugs(held: Sequence[Lease]) -> dict[int, str]:
@@ -160,13 +149,6 @@ def _slugs(held: Sequence[Lease]) -> dict[int, str]:
         raise UnknownOutcome(
             "Leases were made and could not be shown; repeat with the same claim_key."
         ) from error
-
-
-def give_connections_back() -> None:
-    """Return this thread's connections to their pools."""
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close()
 
 
 # Ending and keeping leases

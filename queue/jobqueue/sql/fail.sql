@@ -14,7 +14,7 @@ WITH {clock},
         )
     ),
     held AS MATERIALIZED (
-        SELECT s.job_id, s.lane_id, s.attempt, s.max_attempts, s.deadline, s.cancel_requested, k.at, c.ord,
+        SELECT s.job_id, s.lane_id, s.attempt, s.max_attempts, s.deadline, s.cancel_requested, l.kind, k.at, c.ord,
             c.token_hash, c.call_hash, c.error_class, c.message,
             k.at + greatest(
                 coalesce(c.retry_after_s, 0),
@@ -37,10 +37,11 @@ WITH {clock},
     judged AS MATERIALIZED (
         SELECT h.*, CASE
             WHEN h.cancel_requested THEN NULL
+            WHEN h.kind = 'message' AND h.deadline <= h.at THEN NULL  -- will expire, whatever it has been through
             WHEN h.error_class = 'permanent' THEN 'invalid'
             WHEN h.attempt >= h.max_attempts AND h.error_class = 'uncertain' THEN 'uncertain'
             WHEN h.attempt >= h.max_attempts THEN 'exhausted'
-            WHEN h.again_at >= h.deadline THEN 'deadline_exceeded'
+            WHEN h.again_at >= h.deadline AND h.kind <> 'message' THEN 'deadline_exceeded'
         END AS reason
         FROM held h
     ),

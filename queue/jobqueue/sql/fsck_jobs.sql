@@ -2,7 +2,7 @@
 -- params: low, high (null: open end)
 -- returns job_id, fault, detail
 WITH jobs AS MATERIALIZED (
-        SELECT id, tenant_id, queue_id, priority, kind, coalesce(dependency, '') AS dependency, request_key
+        SELECT id, tenant_id, queue_id, priority, kind, coalesce(dependency, '') AS dependency, request_key, created_at
         FROM queue_job
         WHERE id >= coalesce(%(low)s::bigint, 0) AND id < coalesce(%(high)s::bigint, 9223372036854775807)
     ),
@@ -68,6 +68,10 @@ SELECT j.id, 'key_missing', 'the request key does not name this job'
 FROM jobs j WHERE j.request_key IS NOT NULL AND NOT EXISTS (
     SELECT FROM queue_requestkey k
     WHERE k.tenant_id = j.tenant_id AND k.queue_id = j.queue_id AND k.key = j.request_key AND k.job_id = j.id
+) AND NOT (  -- a message's key may name another once its window is over
+    j.kind = 'message' AND j.created_at <= clock_timestamp() - (
+        SELECT p.dedup_window_s FROM queue_policyrow p WHERE p.queue_id = j.queue_id
+    ) * interval '1 second'
 )
 UNION ALL
 SELECT s.job_id, 'correction_missing', format('payload version %%s', s.payload_version)

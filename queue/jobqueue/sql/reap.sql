@@ -1,6 +1,7 @@
 -- reap: take back lapsed leases: to the front of their lane, or out of the schedule when they have crashed too often.
 --   What ran may have acted outside: a kind with external effects has its next attempt reconcile.
--- params: limit, unstarted_max (lapses of unstarted leases before they count), now
+-- params: limit, unstarted_max (lapses of unstarted leases before they count), crashes_default and
+--   message_crashes (messages have a default of their own, where the queue keeps the general one), now
 -- returns 0, led_to, null, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- locks: lease rows in id order, SKIP LOCKED: a row that is being renewed or completed is somebody's
 -- plan: by index
@@ -21,8 +22,11 @@ WITH {clock},
             must_reconcile AS reconcile,
             CASE
                 WHEN s.cancel_requested THEN NULL
-                WHEN s.crashes + charged::int >= p.max_crashes AND charged THEN
-                    CASE l.kind WHEN 'message' THEN 'exhausted' ELSE 'poison' END
+                WHEN l.kind = 'message' AND s.deadline <= k.at THEN NULL  -- will expire, whatever it has been through
+                WHEN charged AND s.crashes + 1 >= CASE
+                    WHEN l.kind = 'message' AND p.max_crashes = %(crashes_default)s::int THEN %(message_crashes)s::int
+                    ELSE p.max_crashes
+                END THEN CASE l.kind WHEN 'message' THEN 'exhausted' ELSE 'poison' END
                 WHEN s.attempt - (NOT charged)::int >= s.max_attempts THEN
                     CASE WHEN must_reconcile THEN 'uncertain' ELSE 'exhausted' END
                 WHEN s.deadline <= k.at AND l.kind <> 'message' THEN 'deadline_exceeded'

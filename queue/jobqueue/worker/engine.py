@@ -14,7 +14,7 @@ import select
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from jobqueue.claiming import Lease
     from jobqueue.worker.verbs import Verbs
 
-POLL_FIRST_S, POLL_CAP_S = 0.05, 0.25  # between claims that found nothing
+POLL_FIRST_S, POLL_CAP_S = 0.05, 0.25  # between claims that found nothing, where nothing wakes the engine
+WOKEN_POLL_CAP_S = 1.0  # where notifications do
 SHORT_POLL_S = 0.02  # after a claim that found some, but less than was wanted
 RETRY_FIRST_S, RETRY_CAP_S = 0.05, 2.0  # while the database is away
 STUMBLE_CAP_S = 5.0  # after an error that nobody foresaw
@@ -100,6 +101,8 @@ class Engine:
         )  # completed by their transactions, perhaps still in their handlers
         self._free_places = deque(range(PLACES))
         self._claim_at = 0.0
+        self._is_called = False  # there is said to be work
+        self.is_woken: Callable[[], bool] = lambda: False  # whether notifications come at present
         self._idle_s = POLL_FIRST_S
         self._away = Backoff(first_s=RETRY_FIRST_S, cap_s=RETRY_CAP_S)
         self._stumbles = Backoff(first_s=RETRY_FIRST_S, cap_s=STUMBLE_CAP_S)
@@ -287,8 +290,9 @@ class Engine:
             if not self._is_away():
                 self._board.stamp_poll(now)  # busy is not deaf
             return
-        if now < self._claim_at:
+        if now < self._claim_at and (not self._is_called or self._is_away()):
             return
+        self._is_called = False  # before the claim: a call during it must lead to another
         try:
             claimed = self._reserve.claim(want, (job.lease.job_id for job in self._held.values()))
         except (Unavailable, UnknownOutcome) as error:
@@ -349,7 +353,8 @@ class Engine:
             self._claim_at = time.monotonic() + SHORT_POLL_S
         else:
             self._claim_at = time.monotonic() + self._idle_s * random.uniform(0.75, 1.0)
-            self._idle_s = min(self._idle_s * 1.5, POLL_CAP_S)
+            cap_s = WOKEN_POLL_CAP_S if self.is_woken() else POLL_CAP_S
+            self._idle_s = min(self._idle_s * 1.5, cap_s)
 
     # For handlers (called in their threads)
 
@@ -365,6 +370,13 @@ class Engine:
 
     def tenant_slug(self, tenant_id: int) -> str:
         return self._verbs.tenant_slug(tenant_id)
+
+    # For the listener (called in its thread)
+
+    def call(self) -> None:
+        """There is said to be work: claim now, unless busy."""
+        self._is_called = True
+        self._rouse()
 
     # Sleeping
 
@@ -393,7 +405,7 @@ class Engine:
         if self._crew.queued:
             ends.append(now + LOOK_S)
         if not self._is_draining and not self._solo and self._wanted(now):
-            ends.append(self._claim_at)
+            ends.append(now if self._is_called and not self._is_away() else self._claim_at)
         return min(ends) - now
 
     def _tidy(self) -> None:

@@ -7,8 +7,11 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from types import FrameType
 
+from jobqueue import hub, wakeup
+from jobqueue.wakeup import Mark
 from jobqueue.worker import registry, whoami
 from jobqueue.worker.board import Board
 from jobqueue.worker.channel import Channel, Closed
@@ -60,6 +63,8 @@ def run(private: str, options: WorkerOptions) -> None:
         reserved=0 if solo or options.reserve is None else options.reserve.threads,
     )
     _drain_on_signals(engine)
+    if not solo:
+        _wake_on_notifications(engine, options)
     code = _work(engine, worker)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -72,6 +77,19 @@ def _cap_memory(megabytes: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _wake_on_notifications(engine: Engine, options: WorkerOptions) -> None:
+    """Let notifications end the engine's sleep. What there is, its claim finds out."""
+
+    def hear(alias: str, marks: Iterable[Mark]) -> None:
+        if options.max_priority is None or any(mark.priority <= options.max_priority for mark in marks):
+            engine.call()
+
+    listeners = hub.listen(hear, engine.call)
+    wakeup.hear(hear)  # a handler of this process may enqueue
+    if listeners:
+        engine.is_woken = lambda: all(listener.is_up for listener in listeners)
 
 
 def _work(engine: Engine, worker: str) -> int:

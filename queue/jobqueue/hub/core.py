@@ -1,0 +1,297 @@
+"""The hub: where consumers wait for work without a database connection, and from where one claim serves many.
+
+It wakes by hints (this process's own enqueues, and notifications of others) and looks by itself at least once a
+second: a hint is only speed. Waiters of one group are served by one claim with their summed limit; of one queue
+one claim is under way at a time, so that a job and a thousand waiters cost one claim.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from django.db import connections
+
+from jobqueue.claiming import ClaimRequest, Lease
+from jobqueue.hub import claims
+from jobqueue.hub.waiters import Check, Group, Waiter
+from jobqueue.limits import WORKER_CLAIM_LIMIT_MAX
+from jobqueue.types import Scope
+from jobqueue.wakeup import Mark
+from jobsplatform import events
+from jobsplatform.errors import JobsPlatformError
+
+POLL_SECONDS: Final = 1.0  # between two looks of a group that nobody hints to; drawn from half of it on
+ARRIVAL_SECONDS: Final = 0.02  # a group that was looked at so lately is not looked at for one more waiter
+NOTE_SECONDS: Final = 10.0  # a real claim that often, so that `why` knows that somebody asks
+TURN_SECONDS: Final = 0.2  # how often the hub looks whether its process is told to stop
+CLAIMERS: Final = 4  # threads that claim; each takes a connection for a claim's time
+SPARE_ENDS: Final = 100  # of waiters that were served, before they are cleared away
+
+
+class _Row:
+    """The waiters of one group, longest waiting first, and when to look for them."""
+
+    __slots__ = ("claimed_at", "due_at", "is_busy", "is_hinted", "looked_at", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: dict[Waiter, None] = {}
+        self.due_at = 0.0
+        self.looked_at = self.claimed_at = float("-inf")
+        self.is_busy = False
+        self.is_hinted = False
+
+
+class Hub:
+    """One a process. `is_stopping` says that the process should end: then every waiter is answered empty."""
+
+    def __init__(
+        self,
+        *,
+        parked_max: int,
+        is_stopping: Callable[[], bool] = lambda: False,
+        poll_s: float = POLL_SECONDS,
+        claim_for: Callable[[Sequence[Waiter]], list[list[Lease]]] = claims.claim_for,
+        anything: Callable[[Group], bool] = claims.anything,
+        give_back: Callable[[Sequence[Lease], Scope], None] = claims.give_back,
+    ) -> None:
+        self._parked_max, self._is_stopping, self._poll_s = parked_max, is_stopping, poll_s
+        self._claim_for, self._anything, self._give_back = claim_for, anything, give_back
+        self._rows: dict[Group, _Row] = {}
+        self._ends: list[tuple[float, int, Waiter]] = []
+        self._numbers = itertools.count()
+        self._busy: set[int] = set()  # queues of which a claim is under way
+        self._parked = 0
+        self._is_over = False
+        self._changed = threading.Condition()
+        self._jobs: list[tuple[Group, _Row, list[Waiter], bool]] = []
+        self._work = threading.Condition()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def parked(self) -> int:
+        """How many wait now."""
+        return self._parked
+
+    # For consumers
+
+    def has_waiters(self, request: ClaimRequest, scope: Scope) -> bool:
+        """Whether somebody waits for the same work already: it was not there a moment ago."""
+        row = self._rows.get(Group.of(request, scope))
+        return row is not None and bool(row.waiters)
+
+    def park(
+        self, request: ClaimRequest, scope: Scope, wait_s: float, check: Check | None = None
+    ) -> Waiter | None:
+        """Let a consumer wait up to `wait_s`; None: the process has as many as it takes, or ends."""
+        waiter = Waiter(request, scope, wait_s, check)
+        with self._changed:
+            if self._is_over or self._is_stopping() or self._parked >= self._parked_max:
+                return None
+            self._start()
+            row = self._rows.setdefault(waiter.group, _Row())
+            row.waiters[waiter] = None
+            row.due_at = min(row.due_at, row.looked_at + ARRIVAL_SECONDS)
+            self._parked += 1
+            self._note_end(waiter)
+            self._changed.notify()
+        return waiter
+
+    def abandon(self, waiter: Waiter) -> None:
+        """A waiter's client went away: no lease for it, and what it had got goes back at once."""
+        undelivered = waiter.abandon()
+        with self._changed:
+            self._remove(waiter)
+        self._give_back(undelivered, waiter.group.scope)
+
+    # For those who know that there is work
+
+    def hint(self, alias: str, marks: Iterable[Mark]) -> None:
+        """Something became ready in these bands."""
+        with self._changed:
+            for group, row in self._rows.items():
+                if row.waiters and any(group.wants(*mark) for mark in marks):
+                    row.due_at, row.is_hinted = 0.0, True
+            self._changed.notify()
+
+    def resync(self) -> None:
+        """Hints may have been missed: look for everyone now."""
+        with self._changed:
+            for row in self._rows.values():
+                row.due_at = 0.0
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Answer everyone empty and end the threads."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        with self._work:
+            self._work.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(10)
+
+    # The hub's own thread
+
+    def _start(self) -> None:
+        if self._threads:
+            return
+        targets = [self._run, *[self._claimer] * CLAIMERS]
+        self._threads = [threading.Thread(target=target, name="hub", daemon=True) for target in targets]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                over = self._is_over or self._is_stopping()
+                ended = self._take_all() if over else self._take_ended(time.monotonic())
+                due = [] if over else self._take_due(time.monotonic())
+                if not ended and not due and not self._is_over:
+                    self._changed.wait(self._nap_s(time.monotonic()))
+            for waiter in ended:
+                waiter.settle([])
+            self._hand_on(due)
+            if self._is_over and not ended:
+                return
+
+    def _nap_s(self, now: float) -> float:
+        """Until the next thing to do, and never so long that a stop would go unseen."""
+        if self._is_stopping():
+            return TURN_SECONDS
+        dues = [row.due_at for group, row in self._rows.items() if self._may_look(group, row)]
+        ends = self._ends[0][0] if self._ends else now + self._poll_s
+        return max(0.0, min([now + TURN_SECONDS, ends, *dues]) - now)
+
+    def _may_look(self, group: Group, row: _Row) -> bool:
+        return bool(row.waiters) and not row.is_busy and self._busy.isdisjoint(group.queue_ids)
+
+    def _take_ended(self, now: float) -> list[Waiter]:
+        ended = []
+        while self._ends and (self._ends[0][0] <= now or self._ends[0][2].is_settled):
+            waiter = heapq.heappop(self._ends)[2]
+            if self._remove(waiter):
+                ended.append(waiter)
+        return ended
+
+    def _note_end(self, waiter: Waiter) -> None:
+        """Those who were served leave the heap with this, not at their end: each holds its leases."""
+        if len(self._ends) > 2 * self._parked + SPARE_ENDS:
+            self._ends = [end for end in self._ends if not end[2].is_settled]
+            heapq.heapify(self._ends)
+        heapq.heappush(self._ends, (waiter.ends_at, next(self._numbers), waiter))
+
+    def _take_all(self) -> list[Waiter]:
+        self._ends.clear()
+        waiters = [waiter for row in self._rows.values() for waiter in row.waiters]
+        self._rows.clear()
+        self._parked = 0
+        return waiters
+
+    def _remove(self, waiter: Waiter) -> bool:
+        row = self._rows.get(waiter.group)
+        if row is None or waiter not in row.waiters:
+            return False
+        del row.waiters[waiter]
+        self._parked -= 1
+        if not row.waiters and not row.is_busy:
+            del self._rows[waiter.group]
+        return True
+
+    def _take_due(self, now: float) -> list[tuple[Group, _Row, list[Waiter], bool]]:
+        """Groups to look for now, each with the waiters that one claim can serve; their queues are taken."""
+        due = []
+        for group, row in sorted(self._rows.items(), key=lambda item: item[1].due_at):
+            if row.due_at > now:
+                break
+            if not self._may_look(group, row):
+                continue
+            row.is_busy = True
+            self._busy.update(group.queue_ids)
+            must_claim = row.is_hinted or now - row.claimed_at > NOTE_SECONDS
+            row.is_hinted, row.due_at, row.looked_at = False, float("inf"), now
+            due.append((group, row, self._members(row), must_claim))
+        return due
+
+    def _members(self, row: _Row) -> list[Waiter]:
+        members: list[Waiter] = []
+        room = WORKER_CLAIM_LIMIT_MAX
+        for waiter in row.waiters:
+            if members and waiter.request.limit > room:
+                break
+            members.append(waiter)
+            room -= waiter.request.limit
+        return members
+
+    def _hand_on(self, due: list[tuple[Group, _Row, list[Waiter], bool]]) -> None:
+        if due:
+            with self._work:
+                self._jobs += due
+                self._work.notify(len(due))
+
+    # The claimers
+
+    def _claimer(self) -> None:
+        while True:
+            with self._work:
+                while not self._jobs:
+                    if self._is_over:
+                        return
+                    self._work.wait()
+                group, row, members, must_claim = self._jobs.pop(0)
+            again = False
+            try:
+                again = self._serve(group, row, members, must_claim)
+            finally:
+                connections.close_all()  # to their pools: nobody waits on a connection
+                self._finish(group, row, again)
+
+    def _serve(self, group: Group, row: _Row, members: list[Waiter], must_claim: bool) -> bool:
+        """Look, claim, hand out. True: there may be more."""
+        try:
+            if (check := members[-1].check) is not None:
+                check()
+            if not must_claim and not self._anything(group):
+                return False
+            row.claimed_at = time.monotonic()
+            hands = self._claim_for(members)
+        except Exception as error:
+            self._refuse(members, error)
+            return False
+        for member, hand in zip(members, hands, strict=True):
+            if hand and not self._deliver(member, hand):
+                self._give_back(hand, group.scope)
+        asked = sum(member.request.limit for member in members)
+        return sum(map(len, hands)) == asked
+
+    def _deliver(self, waiter: Waiter, hand: list[Lease]) -> bool:
+        with self._changed:
+            self._remove(waiter)
+        return waiter.settle(hand)
+
+    def _refuse(self, members: list[Waiter], error: Exception) -> None:
+        if not isinstance(error, JobsPlatformError):
+            events.emit("hub_failed", error=repr(error)[:500])
+        for member in members:
+            with self._changed:
+                self._remove(member)
+            member.settle(error)
+
+    def _finish(self, group: Group, row: _Row, again: bool) -> None:
+        with self._changed:
+            row.is_busy = False
+            self._busy.difference_update(group.queue_ids)
+            if not row.waiters:
+                self._rows.pop(group, None)
+            elif again or row.is_hinted:
+                row.due_at, row.is_hinted = 0.0, True
+            else:
+                next_at = time.monotonic() + self._poll_s * random.uniform(0.5, 1.0)
+                row.due_at = min(row.due_at, next_at)
+            self._changed.notify()

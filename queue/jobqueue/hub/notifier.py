@@ -1,0 +1,116 @@
+"""Tells other processes of ready work: after the commit, coalesced, on a connection of its own.
+
+Bands 0 and 1 are told at once, others with all that comes within 20 ms. While the database is away what is to be
+told is dropped, not kept: whoever listens looks by itself when it is back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Final
+
+import psycopg
+
+from jobqueue.hub import notes, sessions
+from jobqueue.wakeup import Mark
+from jobsplatform import events
+
+COALESCE_SECONDS: Final = 0.02
+URGENT_SECONDS: Final = 0.002  # between two notifications, however urgent: no flood of them
+AWAY_SECONDS: Final = 1.0  # a database that refused is not asked again sooner
+FLUSH_SECONDS: Final = 1.0
+
+# NOTIFY gets a transaction id, so its commit would wait for the disk; a hint need not survive a crash.
+_NOTIFY: Final = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+
+
+class Notifier:
+    """One a process. `tell` never waits and never fails."""
+
+    def __init__(self, sender: str) -> None:
+        self._sender = sender
+        self._marks: dict[str, set[Mark]] = {}
+        self._due_at = float("inf")
+        self._sent_at = 0.0
+        self._connections: dict[str, psycopg.Connection[Any]] = {}
+        self._away_until: dict[str, float] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_over = self._is_sending = False
+
+    def tell(self, alias: str, marks: frozenset[Mark]) -> None:
+        with self._changed:
+            now = time.monotonic()
+            self._marks.setdefault(alias, set()).update(marks)
+            is_urgent = any(mark.is_urgent for mark in marks)
+            pause = URGENT_SECONDS if is_urgent else COALESCE_SECONDS
+            due_at = max(now, self._sent_at + pause) if is_urgent else now + pause
+            self._due_at = min(self._due_at, due_at)
+            if self._thread is None and not self._is_over:
+                self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """Tell what is to be told, for a process that ends; at most a second."""
+        ends = time.monotonic() + FLUSH_SECONDS
+        with self._changed:
+            self._due_at = min(self._due_at, 0.0) if self._marks else self._due_at
+            self._changed.notify()
+            while (self._marks or self._is_sending) and self._thread is not None and time.monotonic() < ends:
+                self._changed.wait(0.02)
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(10)
+
+    # In its thread
+
+    def _run(self) -> None:
+        while (marks := self._next()) is not None:
+            for alias, told in marks.items():
+                self._send(alias, told)
+            with self._changed:
+                self._is_sending = False
+                self._sent_at = time.monotonic()
+                self._changed.notify_all()
+        for connection in self._connections.values():
+            connection.close()
+
+    def _next(self) -> dict[str, set[Mark]] | None:
+        with self._changed:
+            while not self._is_over:
+                now = time.monotonic()
+                if self._marks and self._due_at <= now:
+                    marks, self._marks, self._due_at = self._marks, {}, float("inf")
+                    self._is_sending = True
+                    return marks
+                self._changed.wait(None if not self._marks else self._due_at - now)
+        return None
+
+    def _send(self, alias: str, marks: set[Mark]) -> None:
+        if time.monotonic() < self._away_until.get(alias, 0.0):
+            return
+        for attempt in range(2):  # a connection that the server has closed meanwhile is found out by using it
+            try:
+                connection = self._connection(alias)
+                for text in notes.write(self._sender, marks):
+                    connection.execute(_NOTIFY, (sessions.CHANNEL, text))
+                return
+            except (psycopg.Error, OSError) as error:
+                held = self._connections.pop(alias, None)
+                if held is not None:
+                    held.close()
+                if attempt or held is None:
+                    self._away_until[alias] = time.monotonic() + AWAY_SECONDS
+                    events.emit("notify_failed", database=alias, error=repr(error)[:300])
+                    return
+
+    def _connection(self, alias: str) -> psycopg.Connection[Any]:
+        if alias not in self._connections:
+            self._connections[alias] = sessions.connect(alias, "notifier")
+        return self._connections[alias]
