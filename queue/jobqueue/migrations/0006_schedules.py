@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queue", "0003_default_queue"),
+        ("queue", "0005_walk_of_active_lanes"),
         ("tenants", "0003_intake_storage"),
     ]
 

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("queue", "0003_default_queue")]
+    dependencies = [("queue", "0004_kinds")]
 
     operations = [
         AddIndexConcurrently(
