@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from django.db import DatabaseError
@@ -44,21 +44,32 @@ def filter_params(campaign: Campaign) -> dict[str, Any]:
     return {name: getattr(campaign, name) for name in (*names, *scope)}
 
 
-def progress(campaign_id: int) -> tuple[dict[int, PartView], list[int]]:
-    """Shard number → part, and the numbers of shards that did not answer."""
-    found: dict[int, PartView] = {}
-    unknown: list[int] = []
+Progress = tuple[
+    dict[int, PartView], list[int]
+]  # shard number → part; the numbers of shards that did not answer
+
+
+def progress(campaign_id: int) -> Progress:
+    """How far one campaign has come on each shard."""
+    return progress_of([campaign_id])[campaign_id]
+
+
+def progress_of(campaign_ids: Sequence[int]) -> dict[int, Progress]:
+    """As `progress`, of many campaigns with one read a shard."""
+    found: dict[int, Progress] = {campaign_id: ({}, []) for campaign_id in campaign_ids}
     for number, alias in database.aliases().items():
         try:
-            rows = sql.rows("dlq/campaign_progress", {"campaign_ids": [campaign_id]}, alias=alias)
-            if rows:
-                found[number] = PartView(*rows[0])
+            rows = sql.rows("dlq/campaign_progress", {"campaign_ids": list(campaign_ids)}, alias=alias)
         except (DatabaseError, JobsPlatformError):
-            unknown.append(number)
-    return found, unknown
+            for _, unknown in found.values():
+                unknown.append(number)
+        else:
+            for part in (PartView(*row) for row in rows):
+                found[part.campaign_id][0][number] = part
+    return found
 
 
-def ensure(campaign: Campaign) -> tuple[dict[int, PartView], list[int]]:
+def ensure(campaign: Campaign) -> Progress:
     """Make the parts that are missing, and answer as `progress`.
 
     The canary is taken from the shards in their order, as far as each has matches.

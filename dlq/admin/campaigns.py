@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -125,10 +125,39 @@ def chosen_by(said: Mapping[str, Any]) -> CampaignFilter:
     )
 
 
+def ask_for_campaign(
+    request: HttpRequest,
+    form: forms.Form,
+    choose: Callable[[Mapping[str, Any]], CampaignFilter],
+    *,
+    intro: str,
+    back: str,
+    context: Mapping[str, Any] | None = None,
+) -> HttpResponse:
+    """A page that asks for the plan of a campaign, starts it, and leads to its own page."""
+    made: list[Campaign] = []
+
+    def act(said: Mapping[str, Any]) -> str:
+        made.append(start(request, choose(said), said))
+        return started(made[0])
+
+    return ask_and_act(
+        request,
+        admin.site.get_model_admin(DeadLetter),
+        obj=Campaign(),
+        title="Redrive in a campaign",
+        intro=intro,
+        form=form,
+        act=act,
+        back=lambda: _url(made[0]) if made else back,
+        submit="Start the campaign",
+        context={"original": "Dead letters", **(context or {})},
+    )
+
+
 def start_page(request: HttpRequest) -> HttpResponse:
     """Ask for filter and plan, beginning with what the list was narrowed to; then start."""
     require(request, MAY_REDRIVE)
-    letters = admin.site.get_model_admin(DeadLetter)
     narrowed = {name.removesuffix("__exact"): value for name, value in request.GET.items()}
     initial: dict[str, Any] = {name: narrowed[name] for name in FILTER_FIELDS if name in narrowed}
     form = CampaignForm(request.POST or None, initial=initial)
@@ -139,23 +168,8 @@ def start_page(request: HttpRequest) -> HttpResponse:
         )
         if given.is_valid() and not (chosen := chosen_by(given.cleaned_data)).is_empty:
             intro = f"{told(campaigns.preview(chosen, scope=FLEET))} {intro}"
-    made: list[Campaign] = []
-
-    def act(said: Mapping[str, Any]) -> str:
-        made.append(start(request, chosen_by(said), said))
-        return started(made[0])
-
-    return ask_and_act(
-        request,
-        letters,
-        obj=Campaign(),
-        title="Redrive in a campaign",
-        intro=intro,
-        form=form,
-        act=act,
-        back=lambda: _url(made[0]) if made else reverse("admin:dlq_deadletter_changelist"),
-        submit="Start the campaign",
-    )
+    back = reverse("admin:dlq_deadletter_changelist")
+    return ask_for_campaign(request, form, chosen_by, intro=intro, back=back)
 
 
 def groups_page(request: HttpRequest) -> HttpResponse:
@@ -222,6 +236,10 @@ class CampaignAdmin(ReadOnlyAdmin):
         "stop_at_failure_share",
         "is_canary_over",
     )
+
+    def prepare(self, rows: Sequence[Any]) -> None:
+        for row, view in zip(rows, campaigns.seen_together(rows), strict=True):
+            row.view = view
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -312,11 +330,9 @@ class CampaignAdmin(ReadOnlyAdmin):
         return ago(row.created_at)
 
 
-def _view(row: Campaign) -> CampaignView:
-    kept: dict[str, Any] = row.__dict__
-    if "view" not in kept:
-        kept["view"] = campaigns.seen(row)
-    view: CampaignView = kept["view"]
+def _view(row: Any) -> CampaignView:
+    """What `prepare` fetched."""
+    view: CampaignView = row.view
     return view
 
 

@@ -19,15 +19,14 @@ from dlq import campaigns, corrections, reads, redrive
 from dlq.admin.campaigns import (
     MAY_REDRIVE,
     PlanForm,
+    ask_for_campaign,
     groups_page,
     selection,
-    start,
     start_page,
-    started,
     told,
 )
 from dlq.api.desk import CORRECTION
-from dlq.models import Campaign, Correction, DeadLetter, Redrive
+from dlq.models import Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
 from jobqueue import reveal
 from jobqueue.admin import PLACE, TICKET, PlaceAdmin, first_line, job_link, since_filter
@@ -169,26 +168,14 @@ class DeadLetterAdmin(PlaceAdmin):
         except JobsPlatformError as error:
             messages.error(request, describe(error))
             return HttpResponseRedirect(request.get_full_path())
-        made: list[Campaign] = []
-
-        def act(said: Mapping[str, Any]) -> str:
-            made.append(start(request, chosen, said))
-            return started(made[0])
-
-        return ask_and_act(
+        return ask_for_campaign(
             request,
-            self,
-            obj=DeadLetter(),
-            title="Redrive in a campaign",
+            PlanForm(request.POST if "apply" in request.POST else None),
+            lambda said: chosen,
             intro=f"{told(campaigns.preview(chosen, scope=FLEET))} They go back into their queues, paced; the note is "
             "kept in an audit entry each.",
-            form=PlanForm(request.POST if "apply" in request.POST else None),
-            act=act,
-            back=lambda: (
-                reverse("admin:dlq_campaign_change", args=[made[0].pk]) if made else request.get_full_path()
-            ),
-            submit="Start the campaign",
-            context={"hidden": _asked_again(request), "original": "Dead letters"},
+            back=request.get_full_path(),
+            context={"hidden": _asked_again(request)},
         )
 
     def has_redrive_permission(self, request: HttpRequest) -> bool:

@@ -19,6 +19,8 @@ from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
 LANE_IDLE_SECONDS: Final = 60
+PURGE_WINDOW: Final = 10_000  # results that one statement looks at
+PURGE_WINDOWS: Final = 20  # of them in one pass
 RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its process is dead
 
 
@@ -87,8 +89,36 @@ def recheck_lanes() -> int:
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention. Returns how many rows."""
-    kinds = ("purge_jobs", "purge_keys", "purge_minutes", "purge_classes")
-    return _counted(lambda alias: sum(_count(kind, alias, limit=limit, now=now) for kind in kinds))
+    kinds = ("purge_keys", "purge_minutes", "purge_classes")
+    return _counted(
+        lambda alias: (
+            _purge_jobs(alias, limit, now) + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
+        )
+    )
+
+
+# Where looking for jobs past their retention goes on: a queue with a short one would else make every pass walk through
+# all that the others keep. Each process goes round on its own.
+_purged_to: dict[str, tuple[datetime, int]] = {}
+
+
+def _purge_jobs(alias: str, limit: int, now: datetime | None) -> int:
+    """Purge up to `limit` jobs, window by window from where the last pass ended; at the end begin anew."""
+    purged = 0
+    for _ in range(PURGE_WINDOWS):
+        after_at, after_id = _purged_to.get(alias, (None, None))
+        place = {"after_at": after_at, "after_id": after_id, "window": PURGE_WINDOW}
+        ((count, looked, last_at, last_id),) = _rows(
+            "purge_jobs", alias, limit=limit - purged, now=now, **place
+        )
+        purged += count
+        if purged >= limit:
+            break  # there may be more before the window's end
+        if looked < PURGE_WINDOW:
+            _purged_to.pop(alias, None)
+            break
+        _purged_to[alias] = (last_at, last_id)
+    return purged
 
 
 def _promote(alias: str, limit: int, now: datetime | None) -> int:

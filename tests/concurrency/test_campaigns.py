@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -253,3 +254,20 @@ def many_dead(count: int) -> None:
             )
         cursor.execute("SELECT setval('queue_job_id_seq', %s)", [first + count])
         cursor.execute("ANALYZE")
+
+
+@pytest.mark.slow
+def test_an_action_over_100_000_dead_letters_starts_one_campaign_and_needs_no_memory() -> None:
+    """S143: the selection is a filter, never a list of rows."""
+    from django.urls import reverse
+
+    from tests import admin_cast
+
+    many_dead(100_000)
+    client, peak = admin_cast.operator(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    form = {"note": "n", "rate_per_s": "200", "canary": "0", "stop_at_failure_share": "0.5", "apply": "1"}
+    chosen = {"action": "redrive_selected", "_selected_action": ["1"], "select_across": "1"}
+    response = client.post(reverse("admin:dlq_deadletter_changelist"), {**chosen, **form})
+    assert response.status_code == 302
+    assert Campaign.objects.get().first_matches == 100_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 100 * 1024

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db.models.functions import Now
 
@@ -10,7 +12,8 @@ from dlq.campaigns import CampaignFilter
 from dlq.models import Campaign, CampaignPart, Redrive
 from jobqueue import fsck
 from jobqueue.types import FLEET, Scope
-from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound
+from jobsplatform import database, sql
+from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound, Unavailable
 from tests import cast
 from tests.cast import OPS, SHARD, acme, at, globex
 
@@ -457,3 +460,55 @@ def test_a_count_beyond_the_cap_says_so_and_becomes_exact_at_the_end(monkeypatch
     _run(made)
     view = cast.progress_of(made)
     assert (view.matches, view.is_capped, view.redriven) == (8, False, 8)
+
+
+# A shard that is away
+
+
+def _add_shard_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on there is a second shard, and it answers nothing."""
+    rows = sql.rows
+
+    def refusing(statement: str, params: Any, *, alias: str, writes: bool = False) -> list[sql.Row]:
+        if alias == "away":
+            raise Unavailable
+        return rows(statement, params, alias=alias, writes=writes)
+
+    monkeypatch.setattr(sql, "rows", refusing)
+    monkeypatch.setattr(database, "aliases", lambda: {0: SHARD, 1: "away"})
+
+
+def test_a_campaign_goes_on_where_it_can_and_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    cast.graveyard(30)
+    _add_shard_that_is_away(monkeypatch)
+    made = cast.campaign(now=at(9), rate_per_s=20)
+    assert made.first_matches == 30
+    assert pacing.advance(now=at(10)) == 10  # each of two shards has half the rate
+    for second in range(11, 20):
+        pacing.advance(now=at(second))
+    view = cast.progress_of(made)
+    assert (view.redriven, view.campaign.state, list(view.unknown_shards)) == (30, "running", [1])
+
+
+def test_a_pause_says_which_shard_it_did_not_reach_and_holds_on_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cast.graveyard(3)
+    _add_shard_that_is_away(monkeypatch)
+    made = cast.campaign(now=at(9))
+    with pytest.raises(Unavailable, match="not reached: 1"):
+        campaigns.pause(made.pk, scope=FLEET, actor=OPS)
+    assert _state(made) == "paused"
+    assert pacing._step(made, at(20)) == 0
+
+
+def test_a_shard_that_comes_back_hears_what_was_said_meanwhile() -> None:
+    cast.graveyard(5)
+    made = cast.campaign(now=at(9), canary=2)
+    pacing.advance(now=at(10))
+    _ended(made, 2, now=11)
+    CampaignPart.objects.using(SHARD).update(version=0)  # it was away when something was said
+    for second in (20, 21, 22):
+        pacing.advance(now=at(second))
+    part = CampaignPart.objects.using(SHARD).get()
+    assert (part.ceiling, part.redriven, _state(made)) == (None, 5, "done")

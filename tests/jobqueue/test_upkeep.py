@@ -185,6 +185,26 @@ def test_old_minutes_are_forgotten() -> None:
     assert cast.read("SELECT count(*) FROM queue_laneminute") == [(0,)]
 
 
+def test_a_short_retention_behind_a_long_one_is_found_window_by_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pass looks at so many windows and the next goes on there: what others keep is not walked through each time."""
+    monkeypatch.setattr(upkeep, "PURGE_WINDOW", 2)
+    monkeypatch.setattr(upkeep, "PURGE_WINDOWS", 2)
+    monkeypatch.setattr(upkeep, "_purged_to", {})
+    short = cast.queue("short", retention_s=3_600)
+    kept = [cast.leased(now=at(2 * turn)) for turn in range(5)]
+    for turn, lease in enumerate(kept):
+        cast.complete(lease, now=at(10 + turn))
+    brief = [cast.leased(now=at(20 + turn), queue=short) for turn in range(3)]
+    for turn, lease in enumerate(brief):
+        cast.complete(lease, now=at(30 + turn))
+    ends = [upkeep._purge_jobs(cast.SHARD, 10, at(DAY)) for _ in range(4)]
+    assert ends == [0, 3, 0, 0]
+    assert {cast.place(lease.job_id) for lease in kept} == {"result"}
+    assert [cast.places(lease.job_id) for lease in brief] == [[]] * 3
+
+
 def test_a_purge_is_bounded() -> None:
     for _ in range(3):
         cast.complete(cast.leased(now=at(0)), now=at(1))
