@@ -44,10 +44,7 @@ def _runs(checkouts: list[Path], rounds: int, jobs: int) -> list[list[dict[str, 
         server = Server(Path(name))
         server.ensure_running()
         try:
-            wanted = ground.environment(Path(name)) | {
-                "JOBSPLATFORM_DATABASE_URL": server.url(),
-                "JOBS_PREPARED_STATEMENTS": "true",
-            }
+            wanted = ground.environment(Path(name))  # both checkouts find the server there
             for round_ in range(rounds):
                 for index in (0, 1) if round_ % 2 == 0 else (1, 0):
                     rates[index].append(_bench(checkouts[index], jobs, wanted))
