@@ -10,10 +10,11 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
 
-.PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked lock clean
+.PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked bench-scheduler lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s
+", $$1, $$2}'
 
 setup: $(STAMP) ## Make .venv with everything pinned in requirements.lock (and nothing else)
 
@@ -71,6 +72,11 @@ bench-latency: setup ## Measure how soon urgent work starts, over HTTP and in a 
 
 bench-parked: setup ## Measure two thousand parked consumers on one web process (starts its own server)
 	$(PY) -m benchmarks.parked $(ARGS)
+
+bench-scheduler: setup ## Measure claims: latency by tenants and backlog, P0 beside bulk; with BEFORE=checkout two checkouts
+	$(PY) -m benchmarks.claim_latency $(ARGS)
+	$(PY) -m benchmarks.urgent
+	$(if $(BEFORE),$(PY) -m benchmarks.paired $(BEFORE) .)
 
 lock: ## Pin the newest allowed versions again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock: needs uv (pip install uv)" >&2; exit 1; }

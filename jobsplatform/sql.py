@@ -34,7 +34,12 @@ T = TypeVar("T")
 BY_INDEX = b"""SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('join_collapse_limit', '1', true)"""
 # And one plan for all parameters: it would be the same again, and a claim's statements take longer to plan than to run.
-_BY_ONE_PLAN = BY_INDEX + b", set_config('plan_cache_mode', 'force_generic_plan', true)"
+# In the order of an index, too: a bitmap reads all of a lane before it gives the first.
+_BY_ONE_PLAN = (
+    BY_INDEX
+    + b""", set_config('enable_bitmapscan', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true)"""
+)
 
 _SETTINGS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "join_collapse_limit")
 _READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)

@@ -659,7 +659,16 @@ class QueueAdmin(VerbAdmin):
         ),
         (
             "Sharing",
-            {"fields": ("ageing_s", "reserved_share", "depth_limit", "refuse_infeasible", "age_objective_s")},
+            {
+                "fields": (
+                    "cost_model",
+                    "ageing_s",
+                    "reserved_share",
+                    "depth_limit",
+                    "refuse_infeasible",
+                    "age_objective_s",
+                )
+            },
         ),
         ("Keeping", {"fields": ("key_window_s", "dedup_window_s", "retention_s")}),
     )

@@ -27,7 +27,7 @@ class ShareForm(ReasonForm):
     """Which share of claims uses a version."""
 
     share = forms.FloatField(min_value=0, max_value=1, initial=1, help_text=SHARE_HELP)
-    field_order = ("share", "reason")
+    field_order = ["share", "reason"]
 
 
 class PolicyForm(ShareForm):
@@ -46,7 +46,7 @@ class PolicyForm(ShareForm):
         label="Ageing (seconds)",
         help_text="A job counts as one band more urgent after each such period. Empty: off.",
     )
-    field_order = ("cost_model", "reserved_share", "ageing_s", "share", "reason")
+    field_order = ["cost_model", "reserved_share", "ageing_s", "share", "reason"]
 
     def __init__(self, queue: policies.QueuePolicy, data: Mapping[str, Any] | None) -> None:
         known = {name: getattr(queue, name) for name in ("cost_model", "reserved_share", "ageing_s")}

@@ -49,7 +49,12 @@ def weighted_part_is_locked() -> Iterator[threading.Event]:
     with cast.second_session() as other:
         other.execute(lock, [cast.queue().id])
         gave_up = threading.Event()
-        timer = threading.Timer(20, lambda: (gave_up.set(), other.cancel_safe(), other.rollback()))
+
+        def give_up() -> None:
+            gave_up.set()
+            other.rollback()
+
+        timer = threading.Timer(20, give_up)
         timer.start()
         yield gave_up
         timer.cancel()

@@ -50,6 +50,8 @@ WITH {clock},
                 FROM tenants_tenantlimit m
                 WHERE t.limits_running AND m.tenant_id = c.tenant_id AND m.max_running IS NOT NULL
                     AND m.queue IN ('', (SELECT name FROM here)) AND (m.band IS NULL OR m.band = b.band)
+                -- A fence: without it the leases are counted twice.
+                OFFSET 0
             ) m
             WHERE coalesce(c.kind = ANY(%(kinds)s::text[]), true)
                 AND coalesce(c.tenant_id <> ALL(%(busy)s::bigint[]), true)
@@ -88,10 +90,10 @@ SELECT l.id, l.band, l.tenant_id, l.kind, l.share, coalesce(l.mean_ms, 1000) / 1
         + coalesce((SELECT sum(d.moved_s) FROM queue_servicedelta d
             WHERE d.queue_id = %(queue_id)s::bigint AND d.tenant_id = l.tenant_id), 0)
     ELSE 0 END,
-    l.is_full IS NOT NULL, h.job_ids, h.positions, h.stale
+    l.is_full IS NOT NULL, h.ids, h.places, h.stale
 FROM lanes l
 CROSS JOIN LATERAL (
-    SELECT array_agg(q.job_id) AS job_ids, array_agg(q.position) AS positions,
+    SELECT array_agg(q.job_id) AS ids, array_agg(q.position) AS places,
         (count(*) FILTER (WHERE NOT q.fresh))::int AS stale
     FROM (
         (SELECT r.job_id, r.position, r.fresh FROM queue_readyjob r
@@ -106,4 +108,4 @@ CROSS JOIN LATERAL (
         LIMIT least(%(wanted)s::int, 1 + 2 * %(wanted)s::int / l.broad * greatest(1, l.share))
     ) q
 ) h
-WHERE h.job_ids IS NOT NULL
+WHERE h.ids IS NOT NULL
