@@ -232,7 +232,7 @@ def test_a_lost_control_database_leaves_kinds_where_they_went(monkeypatch: pytes
     declare(queue="mails")
     monkeypatch.setattr(kinds, "CACHE_SECONDS", 0)
     assert kinds.queue_of("mail") == "mails"
-    monkeypatch.setattr(kinds, "_with_queue", away)
+    monkeypatch.setattr(kinds, "_read_queues", away)
     assert kinds.queue_of("mail") == "mails"
     kinds.forget()
     with pytest.raises(OperationalError):
