@@ -147,3 +147,11 @@ def pay_then_die(job: JobContext) -> None:
 def pay_slowly(job: JobContext) -> None:
     note(job, "paid")
     time.sleep(3_600)
+
+
+@handler("test.crash-on-bad")
+def crash_on_bad(job: JobContext) -> str:
+    note(job, "start")
+    if job.payload["bad"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "good"
