@@ -13,8 +13,7 @@ IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock
 .PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked bench-scheduler lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s
-", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Make .venv with everything pinned in requirements.lock (and nothing else)
 

@@ -163,7 +163,7 @@ class _Intake:
     def __init__(
         self, batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None
     ) -> None:
-        self.batch, self.alias, self.now = list(batch), alias, now
+        self.asked, self.batch, self.alias, self.now = batch, list(batch), alias, now
         self.answers: dict[int, Outcome] = {}
         self.refused: dict[int, JobsPlatformError] = {}  # until a key says that it is a replay
         self.unadmitted: dict[int, datetime | None] = {}  # and the deadline, where the queue checks it
@@ -259,7 +259,9 @@ class _Intake:
         found = kinds.load({self.batch[i][0].kind for i in self.unchecked}, alias=self.alias)
         for index in self.unchecked - self.answers.keys():
             kind = found.get(self.batch[index][0].kind)
-            if kind is None:
+            if kind is None:  # it was registered when this process last looked
+                self.checked.pop(index, None)
+                self.batch[index] = self.asked[index]
                 continue
             refusal = _refusal(self.batch[index][0], kind)
             if refusal is None:
@@ -269,10 +271,11 @@ class _Intake:
 
     def _apply(self, index: int, kind: Kind) -> None:
         """The job is good by this version of its kind, whose defaults it takes."""
-        job, fingerprint = self.batch[index]
+        job, fingerprint = self.asked[index]
         self.checked[index] = kind.version
-        if job.dependency is None and kind.dependency is not None:
-            self.batch[index] = (replace(job, dependency=kind.dependency), fingerprint)
+        if job.dependency is None:
+            job = replace(job, dependency=kind.dependency)
+        self.batch[index] = (job, fingerprint)
 
     def _admit(self) -> None:
         """Ask the limits of those that have some; replays were answered before, and are looked for once more."""

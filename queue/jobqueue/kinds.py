@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
-from django.db.models import CharField, F, QuerySet
+from django.db.models import CharField, F
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce
 
@@ -93,7 +93,7 @@ def queue_of(kind: str) -> str | None:
     until, found = _queues
     if until <= time.monotonic():
         try:
-            found = dict(_with_queue().values_list("name", "goes_to"))
+            found = _read_queues()
         except (OperationalError, InterfaceError):
             if not until:
                 raise
@@ -101,11 +101,11 @@ def queue_of(kind: str) -> str | None:
     return found.get(kind)
 
 
-def _with_queue() -> QuerySet[JobKind]:
-    """Kinds that have a queue of their own, with its name as `goes_to`."""
+def _read_queues() -> dict[str, str]:
+    """Kind → queue, of those that have one: an operator's before the code's."""
     declared = KeyTextTransform("queue", "declared")
     kinds = JobKind.objects.annotate(goes_to=Coalesce("queue", declared, output_field=CharField()))
-    return kinds.filter(goes_to__isnull=False)
+    return dict(kinds.filter(goes_to__isnull=False).values_list("name", "goes_to"))
 
 
 def forget() -> None:

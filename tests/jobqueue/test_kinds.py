@@ -155,6 +155,24 @@ def test_a_correction_that_fails_the_schema_is_refused_and_a_good_one_is_taken()
     assert cast.redriven(job_id).redrive_generation == 1
 
 
+def test_the_desk_over_http_takes_only_a_good_correction_with_a_note_from_who_may() -> None:
+    """S111."""
+    api = api_cast.caller("acme")
+    job_id = api.kill(kind="mail", payload={})
+    change(payload_schema=MAIL)
+    redrive, corrections = f"/v1/dlq/{job_id}/redrive", f"/v1/dlq/{job_id}/corrections"
+    good = {"note": "the address was missing", "payload": {"to": "a@b"}}
+    assert api_cast.code(api.post(redrive, {"note": "again"})) == (409, "correction_required")
+    assert api_cast.pointers(api.post(corrections, {**good, "payload": {"to": 1}})) == ["/payload/to"]
+    reader = api_cast.caller("acme", "read")
+    assert api_cast.code(reader.post(corrections, good)) == (403, "insufficient_scope")
+    assert api_cast.pointers(api.post(corrections, {**good, "note": ""})) == ["/note"]
+    made = api.post(corrections, good).json()
+    assert made["version"] == 1
+    assert made["old_sha256"] != made["new_sha256"]
+    assert api.post(redrive, {"note": "again"}).status_code == 201
+
+
 def test_check_payload_is_silent_about_kinds_that_nobody_registered() -> None:
     kinds.check_payload("never.seen", "{}")
 
@@ -191,6 +209,20 @@ def test_a_job_without_a_dependency_gets_its_kind_s_and_its_own_stays() -> None:
     change(dependency="smtp")
     assert cast.row("queue_job", cast.enqueue(kind="mail"))["dependency"] == "smtp"
     assert cast.row("queue_job", cast.enqueue(kind="mail", dependency="own"))["dependency"] == "own"
+
+
+@pytest.mark.parametrize("now", ["relay", None, "gone"])
+def test_a_default_that_another_process_changed_or_took_away_is_not_given_any_more(now: str | None) -> None:
+    change(dependency="smtp")
+    cast.enqueue(kind="mail")
+    remembered = dict(kinds._known)
+    if now == "gone":
+        KindRow.objects.using(SHARD).all().delete()
+    else:
+        change(dependency=now)
+    kinds._known.update(remembered)
+    stored = cast.row("queue_job", cast.enqueue(kind="mail"))["dependency"]
+    assert stored == (None if now == "gone" else now)
 
 
 def test_the_reply_to_an_enqueue_tells_the_kind_s_dependency() -> None:
@@ -232,7 +264,7 @@ def test_a_lost_control_database_leaves_kinds_where_they_went(monkeypatch: pytes
     declare(queue="mails")
     monkeypatch.setattr(kinds, "CACHE_SECONDS", 0)
     assert kinds.queue_of("mail") == "mails"
-    monkeypatch.setattr(kinds, "_with_queue", away)
+    monkeypatch.setattr(kinds, "_read_queues", away)
     assert kinds.queue_of("mail") == "mails"
     kinds.forget()
     with pytest.raises(OperationalError):

@@ -16,8 +16,8 @@ WITH {marked_clock},
             coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
             coalesce(c.attempts_asked, k.max_attempts, p.max_attempts) AS max_attempts, p.is_intake_paused,
             p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited,
-            (k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL)
-                AND k.version IS DISTINCT FROM c.kind_version AS is_unchecked
+            CASE WHEN c.kind_version IS NULL THEN k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL
+                ELSE k.version IS DISTINCT FROM c.kind_version END AS is_unchecked
         FROM clock CROSS JOIN unnest(
             %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],

@@ -122,11 +122,12 @@ class Ward:
         process = room.process
         if room.busy_since is None:
             return
-        if not len(process.book) and not process.book.overruns:
+        is_running = process.board.running()  # also after its lease was lost: no other may join it
+        if not (len(process.book) or is_running):
             self._mean_s += LEARN * (now - room.busy_since - self._mean_s)
             room.busy_since = room.running_since = None
             room.idle_since = now
-        elif process.board.running():
+        elif is_running:
             room.running_since = room.running_since or now
             if self._run_s is not None and now - room.running_since > self._run_s:
                 process.kill()  # its lease lapses, and is charged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -256,6 +257,33 @@ def test_a_handler_that_outruns_its_longest_run_is_ended_and_others_go_on(platfo
 
 
 # Suspects
+
+
+def test_a_payload_that_kills_is_quarantined_corrected_and_redriven(platform: Platform) -> None:
+    """Exactly `max_crashes` starts; then only a correction lets the same job come back, and it succeeds."""
+    from dlq import corrections, redrive
+    from jobqueue.types import FLEET
+    from jobsplatform.errors import CorrectionRequired
+
+    platform.set(lease_s=1, max_crashes=3, max_attempts=10)
+    [bad] = platform.enqueue("test.crash-on-bad", bad=True)
+    before = platform.job(bad)
+    platform.worker()
+    platform.until(lambda: platform.job(bad).state == "dead", 120)
+    assert platform.job(bad).dead_reason == "poison"
+    assert [attempt for _, _, attempt in platform.lines("start")] == [1, 2, 3]
+    with pytest.raises(CorrectionRequired):
+        redrive.redrive(bad, redrive.NewRedrive(note="again", actor="test"), scope=FLEET)
+    mended = json.dumps({"log": str(platform.log), "bad": False})
+    corrections.correct(
+        bad, corrections.NewCorrection(note="not bad", actor="test", payload=mended), scope=FLEET
+    )
+    done = redrive.redrive(bad, redrive.NewRedrive(note="mended", actor="test"), scope=FLEET)
+    assert done.redrive_generation == 1
+    platform.until(lambda: platform.job(bad).state == "succeeded", 60)
+    after = platform.job(bad)
+    assert (after.job_id, after.request_key) == (before.job_id, before.request_key)
+    assert (after.attempts_used, after.crashes) == (1, 0)
 
 
 def test_another_runworker_knows_a_suspect_and_runs_it_alone(platform: Platform) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jobqueue.worker import leasetext
 from jobqueue.worker import ward as ward_module
-from jobqueue.worker.board import RUNNING
+from jobqueue.worker.board import FINISHED, RUNNING
 from jobqueue.worker.channel import (
     Held,
     Word,
@@ -99,6 +99,19 @@ def test_suspects_run_one_at_a_time() -> None:
     assert words(solo) == [(Word.RUN, "lease 102")]
     assert [(lease.job_id, lease.place) for lease in solo.book] == [(102, 1)]
     assert len(stage.started) == 2
+    stage.close()
+
+
+def test_a_suspect_that_runs_on_without_its_lease_is_joined_by_none() -> None:
+    stage = staged(101, 102)
+    solo = stage.started[1]
+    solo.board.states[0] = RUNNING
+    solo.book.drop([0])
+    for _ in range(5):
+        stage.turn()
+    assert len(stage.keeper._ward.book) == 1
+    solo.board.states[0] = FINISHED
+    stage.until(lambda: len(stage.keeper._ward.book) == 0)
     stage.close()
 
 

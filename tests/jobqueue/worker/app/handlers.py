@@ -177,3 +177,11 @@ def effect(job: JobContext) -> str:
     if job.payload.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     raise Transient("too late to fail")
+
+
+@handler("test.crash-on-bad")
+def crash_on_bad(job: JobContext) -> str:
+    note(job, "start")
+    if job.payload["bad"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "good"
