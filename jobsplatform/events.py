@@ -35,6 +35,7 @@ ROUTINE: Final = frozenset(
         "purged",
         "expired",
         "refused",
+        "given_back",
     }
 )
 WORRYING: Final = frozenset(
@@ -51,6 +52,10 @@ WORRYING: Final = frozenset(
         "settle_rejected",
         "worker_loop_failed",
         "quota_warning",
+        "listener_lost",
+        "listener_pooled",
+        "notify_failed",
+        "hub_failed",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.
