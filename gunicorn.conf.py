@@ -60,8 +60,8 @@ def post_worker_init(worker: Any) -> None:
     graceful = signal.getsignal(signal.SIGTERM)
 
     def end(number: int, frame: FrameType | None) -> None:
-        stopping.set()
         if callable(graceful):
-            graceful(number, frame)
+            graceful(number, frame)  # first: what is answered from now on says that its connection ends
+        stopping.set()
 
     signal.signal(signal.SIGTERM, end)
