@@ -38,6 +38,7 @@ ROUTINE: Final = frozenset(
         "expired",
         "refused",
         "campaign_advanced",
+        "given_back",
     }
 )
 WORRYING: Final = frozenset(
@@ -59,6 +60,10 @@ WORRYING: Final = frozenset(
         "schedule_unreadable",
         "campaign_stopped",
         "dead_letters_growing",
+        "listener_lost",
+        "listener_pooled",
+        "notify_failed",
+        "hub_failed",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import transaction
+from prometheus_client import REGISTRY
 
 from jobqueue import upkeep, wakeup
 from jobqueue.claiming import ClaimRequest
@@ -200,14 +201,24 @@ def test_a_lost_listener_comes_back_and_everyone_is_looked_for(listening: Callab
     assert listener_sessions() != [pid]
 
 
-def test_the_gauge_says_whether_a_process_listens(listening: Callable[..., Listener]) -> None:
-    from prometheus_client import REGISTRY
+def test_the_gauge_says_whether_a_process_listens(
+    listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gauge() -> float | None:
+        return REGISTRY.get_sample_value("jobsplatform_listener_up", {"database": SHARD})
 
-    listener = listening()
-    labels = {"database": SHARD}
-    assert REGISTRY.get_sample_value("jobsplatform_listener_up", labels) == 1
-    listener.stop()
-    assert REGISTRY.get_sample_value("jobsplatform_listener_up", labels) == 0
+    def refuse(alias: str, name: str) -> None:
+        raise psycopg.OperationalError("away")
+
+    listening()
+    assert gauge() == 1
+    (pid,) = listener_sessions()
+    connect = sessions.connect
+    monkeypatch.setattr(sessions, "connect", refuse)
+    cast.read("SELECT pg_terminate_backend(%s)", [pid])
+    wait_until(lambda: gauge() == 0)
+    monkeypatch.setattr(sessions, "connect", connect)
+    wait_until(lambda: gauge() == 1)
 
 
 def test_work_that_comes_while_the_listener_is_gone_is_found_by_looking() -> None:

@@ -70,7 +70,9 @@ class Listener:
                 pause_s = min(BACKOFF_CAP_SECONDS, BACKOFF_FIRST_SECONDS * 2**failures)
                 failures = min(failures + 1, 10)
                 self._over.wait(pause_s * random.uniform(0.5, 1.0))
-        self._note(False)
+        self.is_up = (
+            False  # the gauge stays: a process that has ended in good order is nothing to worry about
+        )
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(SQL("LISTEN {}").format(Identifier(sessions.CHANNEL)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from jobqueue.worker.channel import Note, Word, pack_instant, pack_notes
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.outcomes import InvalidCheckpoint, LeaseLost, Permanent, Release, Transient
@@ -23,6 +25,25 @@ def test_a_returned_value_completes_the_job() -> None:
         rig.until(rig.queue.done)
     [call] = rig.queue.calls["complete"]
     assert (call.job_id, call.generation, call.token, call.result) == (1, 1, b"t" * 16, '{"twice":42}')
+
+
+def test_a_call_ends_the_idle_engine_s_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobqueue.worker.engine.POLL_FIRST_S", 600.0)
+    monkeypatch.setattr("jobqueue.worker.engine.POLL_CAP_S", 600.0)
+    with Rig() as rig:
+        rig.engine._idle_s = 600.0
+        rig.until(lambda: rig.queue.claims and rig.engine._claim_at > time.monotonic() + 60, 20)
+        rig.queue.add()
+        rig.engine.call()
+        rig.until(rig.queue.done, 20)
+
+
+def test_a_woken_engine_looks_by_itself_less_often() -> None:
+    with Rig() as rig:
+        rig.engine.is_woken = lambda: True
+        rig.until(lambda: rig.engine._idle_s > 0.9, 20)
+        rig.engine.is_woken = lambda: False
+        rig.until(lambda: rig.engine._idle_s == 0.25, 20)
 
 
 def test_each_outcome_settles_by_its_own_verb() -> None:
