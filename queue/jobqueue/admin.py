@@ -913,3 +913,7 @@ def minutes_page(request: HttpRequest) -> HttpResponse:
 
 def _page_admin() -> admin.ModelAdmin[Any]:
     return admin.site.get_model_admin(Job)
+
+
+# The admin of schedules has a module of its own; Django finds it through this one.
+from jobqueue import admin_schedules as admin_schedules  # noqa: E402
