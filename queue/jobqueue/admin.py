@@ -988,4 +988,5 @@ def _page_admin() -> admin.ModelAdmin[Any]:
     return admin.site.get_model_admin(Job)
 
 
-from jobqueue import policyadmin  # noqa: E402, F401  # its screens are found with these
+# Their screens are in modules of their own; Django finds them through this one.
+from jobqueue import admin_schedules, policyadmin  # noqa: E402, F401

@@ -61,19 +61,21 @@ class Candidate:
 
 
 def fire(limit: int = 1_000, now: datetime | None = None) -> int:
-    """Look at the schedules that are due and make their fires. Returns how many were looked at.
+    """Make the fires of up to `limit` schedules that are due. Returns how many this call settled or held.
+
+    Those that another dispatcher took at this moment do not count: who is second need not hurry back.
 
     A shard that cannot be reached does not hold up the others; its failure is raised at the end.
     """
-    looked_at, failure = 0, None
+    done, failure = 0, None
     for alias in database.aliases().values():
         try:
-            looked_at += _Round(alias, now).run(limit)
+            done += _Round(alias, now).run(limit)
         except JobsPlatformError as error:
             failure = failure or error
     if failure is not None:
         raise failure
-    return looked_at
+    return done
 
 
 class _Round:
@@ -85,6 +87,7 @@ class _Round:
         self.fired: set[int] = set()  # schedules whose jobs were made
         self.counts: Counter[tuple[str, str]] = Counter()  # fires by queue and outcome
         self.missed = 0
+        self.settled = 0
         self.homeless: list[Candidate] = []
 
     def run(self, limit: int) -> int:
@@ -100,7 +103,7 @@ class _Round:
             self._send_admitted(unadmitted)
         self._hold()
         self._tell()
-        return len(rows)
+        return self.settled + len(self.held)
 
     def _judge(self, row: sql.Row, suspended: set[int]) -> Candidate | None:
         """What to do about one due schedule; None: it is held."""
@@ -164,6 +167,7 @@ class _Round:
         return unadmitted
 
     def _note(self, candidate: Candidate, outcome: str | None) -> None:
+        self.settled += 1
         self.missed += candidate.decision.skipped
         if outcome == FireOutcome.FIRED:
             self.fired.add(candidate.schedule_id)

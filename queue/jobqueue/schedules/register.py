@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -149,7 +150,7 @@ def change(
         after = _described(row)
         if after != before:
             _store_change(row, before, after, actor=actor, reason=reason)
-    if not tell(row):
+    if not tell_again(row.pk):
         raise Unavailable(f"The change is stored, but shard {row.shard} was not reached. Repeat it.")
     return reads.views([row])[0]
 
@@ -282,17 +283,19 @@ def sync() -> int:
         if gone:
             _forget(alias, gone)
         for pk in behind:
-            _tell_again(pk)
+            with suppress(NotFound):
+                tell_again(pk)
         differed += len(gone) + len(behind)
     return differed
 
 
-def _tell_again(schedule_id: int) -> None:
-    """Under the lock that a removal takes: a schedule that is gone is not told again."""
+def tell_again(schedule_id: int) -> bool:
+    """As `tell`, under the lock that a removal takes: a schedule that is gone must not come back. Raises NotFound."""
     with transaction.atomic():
         row = Schedule.objects.select_for_update(of=("self",)).filter(pk=schedule_id).first()
-        if row is not None:
-            tell(row)
+        if row is None:
+            raise NotFound
+        return tell(row)
 
 
 def _forget(alias: str, ids: list[int]) -> None:

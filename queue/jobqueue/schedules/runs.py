@@ -104,7 +104,7 @@ class _Running:
             raise Unavailable("The queue takes no new work at the moment.", retry_after=5)
         if outcome == HOMELESS:
             heal({self.row.queue_id})
-            register.tell(self.row)
+            register.tell_again(self.row.pk)
         if outcome == UNADMITTED:
             self._admit()
 

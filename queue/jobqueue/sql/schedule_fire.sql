@@ -47,20 +47,23 @@ WITH {marked_clock},
     ),
     numbered AS MATERIALIZED (
         SELECT CASE WHEN j.verdict = 'fired' THEN nextval('queue_job_id_seq') END AS job_id, j.*
-        FROM (SELECT * FROM judged WHERE verdict IN ('fired', 'overlap') ORDER BY ord) j
+        FROM (SELECT * FROM judged ORDER BY ord) j
     ),
     entered AS (
         INSERT INTO queue_schedulefire (schedule_id, nominal_at, is_manual, outcome, job_id, fired_at)
         SELECT n.schedule_id, n.nominal_at, false, n.verdict, n.job_id, k.at
         FROM numbered n CROSS JOIN clock k
+        WHERE n.verdict IN ('fired', 'overlap')
         ORDER BY n.schedule_id
         ON CONFLICT DO NOTHING
         RETURNING schedule_id
     ),
-    accepted AS MATERIALIZED (
-        SELECT n.*, k.at FROM numbered n CROSS JOIN clock k
-        WHERE n.job_id IS NOT NULL AND n.schedule_id IN (SELECT schedule_id FROM entered)
+    settled AS MATERIALIZED (
+        -- One row a schedule: joins of these rows with each other would cost the square of their number.
+        SELECT n.*, k.at, n.verdict = 'fired' AND n.schedule_id IN (SELECT schedule_id FROM entered) AS is_made
+        FROM numbered n CROSS JOIN clock k
     ),
+    accepted AS MATERIALIZED (SELECT * FROM settled WHERE is_made),
     intent AS (
         INSERT INTO queue_job (
             id, tenant_id, queue_id, priority, max_attempts, created_at, not_before, deadline, kind, payload,
@@ -79,19 +82,18 @@ WITH {marked_clock},
     {awake},
     moved_on AS (
         UPDATE queue_schedulerow r
-        SET next_at = j.following,
+        SET next_at = s.following,
             due_at = CASE
-                WHEN j.is_paced THEN greatest(j.following, k.at + %(pace_s)s::float8 * interval '1 second')
-                ELSE j.following
+                WHEN s.is_paced THEN greatest(s.following, s.at + %(pace_s)s::float8 * interval '1 second')
+                ELSE s.following
             END,
-            missed_count = r.missed_count + j.skipped,
-            runs = (CASE WHEN f.job_id IS NULL THEN j.live ELSE f.job_id || j.live END)[1:%(runs_max)s::int],
-            last_nominal_at = coalesce(f.nominal_at, r.last_nominal_at),
-            last_fired_at = coalesce(f.at, r.last_fired_at),
-            last_job_id = coalesce(f.job_id, r.last_job_id)
-        FROM judged j CROSS JOIN clock k LEFT JOIN accepted f ON f.schedule_id = j.schedule_id
-        WHERE r.schedule_id = j.schedule_id AND (j.verdict IS NULL OR j.verdict IN ('fired', 'overlap'))
+            missed_count = r.missed_count + s.skipped,
+            runs = (CASE WHEN s.is_made THEN s.job_id || s.live ELSE s.live END)[1:%(runs_max)s::int],
+            last_nominal_at = CASE WHEN s.is_made THEN s.nominal_at ELSE r.last_nominal_at END,
+            last_fired_at = CASE WHEN s.is_made THEN s.at ELSE r.last_fired_at END,
+            last_job_id = CASE WHEN s.is_made THEN s.job_id ELSE r.last_job_id END
+        FROM settled s
+        WHERE r.schedule_id = s.schedule_id AND (s.verdict IS NULL OR s.verdict IN ('fired', 'overlap'))
     )
-SELECT j.ord, f.job_id,
-    CASE WHEN j.verdict = 'fired' AND f.job_id IS NULL THEN NULL ELSE j.verdict END
-FROM judged j LEFT JOIN accepted f ON f.schedule_id = j.schedule_id
+SELECT ord, CASE WHEN is_made THEN job_id END, CASE WHEN verdict <> 'fired' OR is_made THEN verdict END
+FROM settled

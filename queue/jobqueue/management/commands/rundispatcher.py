@@ -7,7 +7,9 @@ from jobqueue.schedules import firing, register
 from jobsplatform.loop import LoopCommand, Pass
 
 PROMOTE_LIMIT = 1_000  # jobs a pass; more waiting: the next pass follows at once
-FIRE_LIMIT = 1_000  # schedules a pass; more that are due: the next pass follows at once
+FIRE_LIMIT = (
+    1_000  # schedules a pass; after a quarter of it, with others at the rest, the next follows at once
+)
 FOLD_LIMIT = 10_000  # ledger rows a pass
 
 
@@ -17,7 +19,7 @@ class Command(LoopCommand):
     def passes(self) -> Sequence[Pass]:
         return [
             Pass("promote", lambda: upkeep.promote(PROMOTE_LIMIT), interval_s=0.1, full=PROMOTE_LIMIT),
-            Pass("fire", lambda: firing.fire(FIRE_LIMIT), interval_s=0.5, full=FIRE_LIMIT),
+            Pass("fire", lambda: firing.fire(FIRE_LIMIT), interval_s=0.5, full=FIRE_LIMIT // 4),
             Pass("sync_schedules", register.sync, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
