@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
-
-from pytest_django import Settings
+from typing import TYPE_CHECKING, Any
 
 from jobqueue import leases, upkeep
 from jobqueue.claiming import Lease
 from jobqueue.worker import registry, verdicts
 from jobqueue.worker.context import JobContext
 from tests import cast
+
+if TYPE_CHECKING:
+    from pytest_django import Settings
 
 OPTIONS = {"TENANT": "acme", "ON_COMMIT": False}
 
@@ -58,16 +60,20 @@ class Site:
 
     def work(self, *, limit: int = 10) -> list[Lease]:
         """Claim and run what is ready, as a worker does."""
-        handlers = registry.discover()
-        found = cast.claim(now=None, limit=limit)
-        for lease in found:
-            _settle(_verdict(JobContext(lease, 0, time.monotonic(), Alone()), handlers[lease.kind]))
-        return found
+        return work(registry.discover(), limit=limit)
 
     def try_again(self) -> None:
         """Make due what waits for its next attempt, and run it."""
         upkeep.promote(now=cast.at(0))
         self.work()
+
+
+def work(handlers: Mapping[str, registry.Handler], *, limit: int = 10) -> list[Lease]:
+    """Claim what is ready in the default queue, run it, tell how it went."""
+    found = cast.claim(now=None, limit=limit, kinds=tuple(handlers))
+    for lease in found:
+        _settle(_verdict(JobContext(lease, 0, time.monotonic(), Alone()), handlers[lease.kind]))
+    return found
 
 
 def _verdict(job: JobContext, handler: registry.Handler) -> verdicts.Verdict | None:
@@ -79,6 +85,7 @@ def _verdict(job: JobContext, handler: registry.Handler) -> verdicts.Verdict | N
 
 
 def _settle(verdict: verdicts.Verdict | None) -> None:
+    answer: object = None
     match verdict:
         case leases.Complete():
             (answer,) = leases.complete([verdict])
@@ -86,8 +93,6 @@ def _settle(verdict: verdicts.Verdict | None) -> None:
             (answer,) = leases.fail([verdict])
         case leases.Release():
             (answer,) = leases.release([verdict])
-        case _:
-            return
     assert not isinstance(answer, Exception), answer
 
 

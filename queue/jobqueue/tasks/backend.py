@@ -7,12 +7,12 @@ or with ON_COMMIT after the caller's commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
-from django.db import connections, transaction
+from django.db import transaction
 
 from jobqueue import policies, reads
 from jobqueue.enqueue import Accepted, NewJob
@@ -32,13 +32,6 @@ from tenants.access import TenantRef
 class QueueBackend(Backend):
     """Stores tasks as jobs of the platform. Options: see docs/django-tasks.md."""
 
-    known_options = Backend.known_options | {"ON_COMMIT", "DATABASE"}
-
-    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
-        super().__init__(alias, params)
-        self.on_commit: bool | None = self.options.get("ON_COMMIT")
-        self.database: str = self.options.get("DATABASE", "default")
-
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any]:
         """Accept the task; with ON_COMMIT its result has no id before the caller's commit.
 
@@ -47,7 +40,7 @@ class QueueBackend(Backend):
         """
         result = self.checked(task, args, kwargs)
         job = self._new_job(task, result)
-        if self._waits_for_commit():
+        if self.is_in_transaction() and placing.open_shard() is None:
             transaction.on_commit(partial(self._store, result, job), using=self.database)
         else:
             self._store(result, job)
@@ -117,13 +110,6 @@ class QueueBackend(Backend):
         else:
             results.put(result, id=name, enqueued_at=accepted.stored.at)
             self.announce_enqueued(result)
-
-    def _waits_for_commit(self) -> bool:
-        return (
-            bool(self.on_commit)
-            and connections[self.database].in_atomic_block
-            and placing.open_shard() is None
-        )
 
     def _queue(self, name: str) -> QueuePolicy:
         try:

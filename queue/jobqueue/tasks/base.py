@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.core.checks import CheckMessage, Error
+from django.db import connections
 
 from jobqueue.tasks import catalogue, priorities, results
 from jobqueue.tasks.framework import BaseTaskBackend, InvalidTask, TaskResult, task_enqueued
@@ -25,7 +26,9 @@ class Backend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    known_options: ClassVar[frozenset[str]] = frozenset({"TENANT", "MAX_ATTEMPTS", "BANDS", "MODULES"})
+    known_options: ClassVar[frozenset[str]] = frozenset(
+        {"TENANT", "MAX_ATTEMPTS", "BANDS", "MODULES", "ON_COMMIT", "DATABASE"}
+    )
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, dict(params))
@@ -33,6 +36,8 @@ class Backend(BaseTaskBackend):
         self.max_attempts: int | None = self.options.get("MAX_ATTEMPTS")
         self.bands: Mapping[int, int | str] | None = self.options.get("BANDS")
         self.modules: list[str] | None = self.options.get("MODULES")
+        self.on_commit: bool | None = self.options.get("ON_COMMIT")
+        self.database: str = self.options.get("DATABASE", "default")
 
     def validate_task(self, task: Any) -> None:
         """Everything that can be said without a database: tasks are made while modules are imported."""
@@ -71,6 +76,10 @@ class Backend(BaseTaskBackend):
         if self.bands is not None:
             return priorities.chosen(priority, self.bands)
         return priorities.band_of(priority, bands=bands, default=default)
+
+    def is_in_transaction(self) -> bool:
+        """Whether ON_COMMIT asks to wait for the end of the caller's transaction, and there is one."""
+        return bool(self.on_commit) and connections[self.database].in_atomic_block
 
     def announce_enqueued(self, result: TaskResult[Any]) -> None:
         """What a receiver raises is logged: the task is stored, and its caller must not believe otherwise."""

@@ -35,7 +35,7 @@ def kind_of(path: str) -> str:
 
 def dump(call: TaskCall) -> str:
     """The payload's text. Raises InvalidDocument (a ValueError) for arguments that the queue cannot store."""
-    members = {"task": call.path, "args": call.args, "kwargs": call.kwargs}
+    members: dict[str, Any] = {"task": call.path, "args": call.args, "kwargs": call.kwargs}
     if call.priority:
         members["priority"] = call.priority
     return encode(members, bytes_max=PAYLOAD_BYTES_MAX)
@@ -45,7 +45,12 @@ def load(text: str | None) -> TaskCall | None:
     """None for a payload that is no task's call."""
     match None if text is None else json.loads(text):
         case {"task": str(path), "args": list(args), "kwargs": dict(kwargs), **more}:
-            priority = more.get("priority", 0)
-            is_number = isinstance(priority, int) and not isinstance(priority, bool)
-            return TaskCall(path, args, kwargs, priority if is_number and -100 <= priority <= 100 else 0)
+            return TaskCall(path, args, kwargs, _priority(more.get("priority")))
     return None
+
+
+def _priority(value: object) -> int:
+    """A payload may have been written by anyone: what is no priority counts as none."""
+    if isinstance(value, int) and not isinstance(value, bool) and -100 <= value <= 100:
+        return value
+    return 0

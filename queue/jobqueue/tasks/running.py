@@ -25,7 +25,7 @@ from jobqueue.tasks.framework import (
 from jobqueue.types import FLEET
 from jobqueue.worker import whoami
 from jobqueue.worker.context import JobContext
-from jobqueue.worker.outcomes import Failure, LeaseLost, Permanent, Release, Transient
+from jobqueue.worker.outcomes import Failure, LeaseLost, Overload, Permanent, Release, Transient, Uncertain
 from jobsplatform import events
 from jobsplatform.errors import JobsPlatformError
 
@@ -120,7 +120,7 @@ def _outcome(task: Any, result: TaskResult[Any], job: JobContext, error: BaseExc
     path = f"{kind.__module__}.{kind.__qualname__}"
     result.errors.append(TaskError(exception_class_path=path, traceback=told.traceback))
     if isinstance(error, Failure):
-        return kind(message, retry_after_s=error.retry_after_s)
+        return _same_class(error, message)
     if isinstance(error, TypeError) and _is_of_the_value(error):
         return Permanent(message)  # the same value would come again
     wait_s = None
@@ -133,6 +133,13 @@ def _outcome(task: Any, result: TaskResult[Any], job: JobContext, error: BaseExc
             if wait_s is None:
                 return Permanent(message)
     return Transient(message, retry_after_s=wait_s)
+
+
+def _same_class(error: Failure, message: str) -> Failure:
+    """A failure of the same error class; the site's own subclass may be made of other arguments."""
+    kinds = (Overload, Permanent, Uncertain, Transient)
+    kind = next((one for one in kinds if one.error_class == error.error_class), Transient)
+    return kind(message, retry_after_s=error.retry_after_s)
 
 
 def _is_of_the_value(error: BaseException) -> bool:

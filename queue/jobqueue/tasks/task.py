@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobqueue.tasks.framework import Task, TaskResult
 
-Backoff = Callable[[BaseException, TaskResult[Any]], "float | None"]
+if TYPE_CHECKING:
+    Backoff = Callable[[BaseException, TaskResult[Any]], float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

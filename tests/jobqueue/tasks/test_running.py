@@ -33,7 +33,7 @@ def act(context: Any) -> Any:
 
 
 @pytest.fixture
-def acting(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., TaskResult[Any]]]:
+def acting(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskResult[Any]]:
     """`acting(do, **extras)` enqueues and runs a task that does `do(context)`."""
     import sys
 
@@ -52,12 +52,12 @@ def acting(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
             **extras,
         )
         monkeypatch.setattr(module, "held", task, raising=False)
-        result = task.enqueue()
+        result: TaskResult[Any] = task.enqueue()
         site.work()
         result.refresh()
         return result
 
-    yield run
+    return run
 
 
 @pytest.fixture

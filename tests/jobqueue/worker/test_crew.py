@@ -14,6 +14,8 @@ from tests.jobqueue.worker.fake import make_lease, until
 class Idle:
     def save_checkpoint(self, job, text): ...
 
+    def note_done(self, job): ...
+
     def queue_name(self, queue_id):
         return ""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-try:
-    from django.tasks import TaskContext, task  # type: ignore[import-not-found,unused-ignore]
-except ImportError:
+if TYPE_CHECKING or find_spec("django.tasks") is None:
     from django_tasks import TaskContext, task
+else:
+    from django.tasks import TaskContext, task
 
 
 class OutOfStock(Exception):
@@ -49,3 +50,8 @@ def no_json() -> object:
 @task
 def leave() -> None:
     raise SystemExit(3)
+
+
+@task(takes_context=True)
+def who(context: TaskContext) -> list[str]:
+    return context.task_result.worker_ids
