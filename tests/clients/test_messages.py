@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -129,12 +128,20 @@ on_the_platform = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def letters(platform: Platform) -> str:
+    platform.manage("createqueue", "letters")
+    return "letters"
+
+
 @pytest.fixture
-def mail(platform: Platform, token: str) -> Iterator[MessageQueue]:
-    name = f"mail-{uuid.uuid4().hex[:8]}"
-    platform.manage("createqueue", name)
+def mail(platform: Platform, token: str, letters: str) -> Iterator[MessageQueue]:
+    """An empty queue."""
     with Client(f"http://127.0.0.1:{platform.port}", token, retry=QUICK) as client:
-        yield client.queue(name)
+        mail = client.queue(letters)
+        while left := mail.receive(limit=100):
+            mail.ack(*left)
+        yield mail
 
 
 @on_the_platform
