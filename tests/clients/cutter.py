@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -14,6 +15,12 @@ from typing import Any
 PASS, BEFORE, AFTER = "pass", "before", "after"
 
 Choice = Callable[[str, str], str]  # method and path → PASS, BEFORE or AFTER
+Change = Callable[[str, bytes], bytes]  # path and body of an answer → what the client sees
+
+
+def say_give_back(path: str, content: bytes) -> bytes:
+    """What a platform says in its answers to heartbeats while urgent work waits."""
+    return re.sub(rb'("give_back": ?)false', rb"\1true", content) if path.endswith("/settle") else content
 
 
 class ReplyCutter:
@@ -22,6 +29,7 @@ class ReplyCutter:
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port
         self.choose: Choice = lambda method, path: PASS
+        self.change: Change = lambda path, content: content
         self.is_away = False  # every connection is reset as soon as it is made
         self.calls: list[str] = []
         self.refused = 0  # connections while it was away
@@ -70,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # the name that the standard library calls
         cutter = self.server.cutter
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if cutter.is_away:  # on a connection from before
@@ -95,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             connection.request(self.command, self.path, body or None, kept)
             reply = connection.getresponse()
-            content = reply.read()
+            content = self.server.cutter.change(self.path, reply.read())
         finally:
             connection.close()
         if is_cut:

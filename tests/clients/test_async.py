@@ -24,10 +24,14 @@ from jobsplatform_client import (
     errors,
 )
 from tests.clients.conftest import QUICK, Place
-from tests.clients.cutter import AFTER, BEFORE, PASS, ReplyCutter
+from tests.clients.cutter import AFTER, BEFORE, PASS, ReplyCutter, say_give_back
 
 Counter = Callable[[str, str], int]
 RESULTS = "SELECT count(*) FROM queue_result r JOIN queue_job j ON j.id = r.job_id WHERE j.kind = %s"
+RELEASED = """
+    SELECT count(*) FROM queue_attempt a JOIN queue_job j ON j.id = a.job_id
+    WHERE a.outcome = 'released' AND j.kind = %s
+"""
 JOBS = "SELECT count(*) FROM queue_job WHERE kind = %s"
 
 
@@ -247,6 +251,34 @@ def test_prefetched_leases_that_have_not_begun_come_back_at_a_drain(client: Clie
 
     run(work, place)
     assert [client.job(one).state for one in made] == ["succeeded", "ready", "ready", "ready"]
+
+
+def test_what_has_not_begun_goes_back_when_urgent_work_waits(
+    client: Client, place: Place, cutter: ReplyCutter, count: Counter
+) -> None:
+    cutter.change = say_give_back
+    client.enqueue_batch(NewJob(place.kind, n) for n in range(3))
+
+    async def work(through: AsyncClient) -> None:
+        worker, free = worker_of(through, concurrency=1, prefetch=2, lease_s=3), asyncio.Event()
+
+        @worker.handler(place.kind)
+        async def wait(job: AsyncJobContext) -> object:
+            return await free.wait()
+
+        async def have_gone_back() -> bool:
+            return count(RELEASED, place.kind) >= 2
+
+        async def are_done() -> bool:
+            return count(RESULTS, place.kind) == 3
+
+        async with running(worker):
+            await until(have_gone_back)
+            free.set()
+            await until(are_done)
+
+    run(work, place, cutter.url)
+    assert [job.attempts_used for job in client.jobs(JobFilter(kind=place.kind))] == [1, 1, 1]
 
 
 def test_a_token_that_is_refused_ends_the_worker(place: Place) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from jobsplatform.scopes import TABLE
-from jobsplatform_client import Client
+from jobsplatform_client import Client, Job, JobFilter
 from tests.chaos.harness import ROOT, Platform, until
 from tests.clients.conftest import QUICK
+from tests.clients.cutter import AFTER, PASS, ReplyCutter
 
 README = (ROOT / "clients" / "python" / "README.md").read_text()
 REMOTE = (ROOT / "docs" / "remote-workers.md").read_text()
@@ -134,21 +135,29 @@ def test_the_plain_worker_has_forty_lines_and_the_standard_library() -> None:
     assert "from " not in PLAIN
 
 
-def test_the_plain_worker_does_its_jobs(platform: Platform, token: str) -> None:
-    url = f"http://127.0.0.1:{platform.port}"
-    environment = {"API": f"{url}/v1", "TOKEN": token, "PATH": os.environ["PATH"]}
-    with Client(url, token, retry=QUICK) as client:
+def test_the_plain_worker_does_its_jobs_though_answers_are_lost(
+    platform: Platform, token: str, cutter: ReplyCutter
+) -> None:
+    seen: set[str] = set()
+
+    def lose_the_first(method: str, path: str) -> str:
+        is_first = path not in seen
+        seen.add(path)
+        return AFTER if is_first else PASS
+
+    cutter.choose = lose_the_first
+    environment = {"API": f"{cutter.url}/v1", "TOKEN": token, "PATH": os.environ["PATH"]}
+    with Client(f"http://127.0.0.1:{platform.port}", token, retry=QUICK) as client:
         good = [client.enqueue("greet", {"name": name}).job_id for name in ("Ada", "Grace")]
         bad = client.enqueue("greet", {}, max_attempts=1).job_id
         with subprocess.Popen([sys.executable, "-c", PLAIN], env=environment) as worker:
             try:
-                until(
-                    lambda: all(
-                        client.job(one).finished_at or client.job(one).dead_reason for one in (*good, bad)
-                    ),
-                    60,
-                )
+                until(lambda: {client.job(one).state for one in (*good, bad)} <= {"succeeded", "dead"}, 60)
+                worker.terminate()  # it ends after its long poll
+                assert worker.wait(60) == 0
             finally:
                 worker.kill()
         assert [client.result(one).result for one in good] == ["Hello Ada", "Hello Grace"]
+        assert [client.job(one).attempts_used for one in (*good, bad)] == [1, 1, 1]
         assert client.job(bad).dead_reason == "exhausted"
+    assert cutter.cuts[AFTER] == 4  # a claim, two completions, a failure

@@ -18,6 +18,7 @@ from jobsplatform_client import (
     Client,
     Done,
     JobContext,
+    JobFilter,
     LeaseLost,
     NewJob,
     Permanent,
@@ -29,7 +30,7 @@ from jobsplatform_client import (
 )
 from tests.chaos.harness import ROOT, until
 from tests.clients.conftest import Place
-from tests.clients.cutter import AFTER, BEFORE, PASS, ReplyCutter
+from tests.clients.cutter import AFTER, BEFORE, PASS, ReplyCutter, say_give_back
 
 Counter = Callable[[str, str], int]
 
@@ -263,6 +264,29 @@ def test_what_was_prefetched_and_not_begun_is_given_back_by_a_drain(client: Clie
     assert [client.job(one.job_id).attempts_used for one in made[1:]] == [0] * 4
 
 
+RELEASED = """
+    SELECT count(*) FROM queue_attempt a JOIN queue_job j ON j.id = a.job_id
+    WHERE a.outcome = 'released' AND j.kind = %s
+"""
+
+
+def test_what_has_not_begun_goes_back_when_urgent_work_waits(
+    client: Client, place: Place, cutter: ReplyCutter, count: Counter
+) -> None:
+    cutter.change = say_give_back
+    free = threading.Event()
+    client.enqueue_batch(NewJob(place.kind, number) for number in range(3))
+    with place.client(url=cutter.url) as through:
+        worker = worker_of(through, concurrency=1, prefetch=2, lease_s=3)
+        worker.handler(place.kind)(lambda job: free.wait(60))
+        with running(worker):
+            until(lambda: count(RELEASED, place.kind) >= 2, 60)
+            free.set()
+            until(lambda: count(RESULTS, place.kind) == 3, 60)
+    assert count(SUCCEEDED, place.kind) == 3
+    assert [job.attempts_used for job in client.jobs(JobFilter(kind=place.kind))] == [1, 1, 1]
+
+
 # Ending
 
 
@@ -300,7 +324,7 @@ def test_what_still_runs_after_the_grace_is_given_back_uncharged(client: Client,
     assert (job.state, job.attempts_used) == ("ready", 0)
 
 
-SCRIPT = """
+THREADS = """
     import sys, time
     from jobsplatform_client import Client, Worker
 
@@ -318,10 +342,32 @@ SCRIPT = """
 """
 
 
-def test_sigterm_drains_a_worker_s_process(client: Client, place: Place) -> None:
+TASKS = """
+    import asyncio, sys
+    from jobsplatform_client import AsyncClient, AsyncWorker
+
+    async def main():
+        worker = AsyncWorker(AsyncClient(sys.argv[1], sys.argv[2]), wait_s=1, grace_s=20)
+
+        @worker.handler(sys.argv[3])
+        async def finish(job):
+            print("begun", flush=True)
+            while not job.worker_ending:
+                await asyncio.sleep(0.05)
+            return "finished"
+
+        await worker.run()
+        print("ended", flush=True)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("script", [THREADS, TASKS], ids=["threads", "tasks"])
+def test_sigterm_drains_a_worker_s_process(client: Client, place: Place, script: str) -> None:
     made = client.enqueue(place.kind, 1)
     path = {"PYTHONPATH": str(ROOT / "clients" / "python" / "src"), "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), place.url, place.token, place.kind]
+    command = [sys.executable, "-c", textwrap.dedent(script), place.url, place.token, place.kind]
     with subprocess.Popen(command, env=path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
