@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from jobqueue import gating
 from jobqueue.ids import TOKEN_BYTES
 from jobqueue.limits import CLAIM_PROBES_MAX
 from jobqueue.policies import QueuePolicy
@@ -308,6 +309,7 @@ class _Transaction:
         bands: Sequence[int],
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.busy_dependencies: set[int] = set()  # other claims hold them, or they are full
         self.key = {
             "queue_id": claim.queue.id,
             "claim_class": claim.claim_class,
@@ -329,13 +331,15 @@ class _Transaction:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
         taken: list[_Started] = []
         for round_ in range(ROUNDS_MAX):
+            known_busy = len(self.busy_dependencies)
             planned = self._plan(limit - len(taken), state, rows)
             if planned.takes:
                 got, state = self._take(planned, state)
                 taken.extend(got)
             if len(taken) == limit or round_ == ROUNDS_MAX - 1:
                 break
-            moved = self._walked_on(state) if not planned.takes else state
+            is_new = planned.takes or len(self.busy_dependencies) > known_busy
+            moved = state if is_new else self._walked_on(state)
             if moved is None:
                 break
             state = moved
@@ -343,12 +347,20 @@ class _Transaction:
         return taken
 
     def _plan(self, limit: int, state: State, rows: list[sql.Row]) -> Plan:
-        heads = [head_of(row) for row in rows]
+        heads = gating.open_heads(
+            [head_of(row) for row in rows], [row[-1] for row in rows], self._dependencies
+        )
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
         now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
         return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+
+    def _dependencies(self, limited: set[int]) -> dict[int, int]:
+        """What those of these dependencies leave that this transaction could take hold of, and that are not full."""
+        rooms = gating.rooms(self.connection, limited, self.claim.now)
+        self.busy_dependencies |= limited - rooms.keys()
+        return rooms
 
     def _take(self, planned: Plan, state: State) -> tuple[list[_Started], State]:
         """Move the tickets, and remember the state after those that were really moved."""
@@ -414,6 +426,7 @@ class _Transaction:
             **self.claim.asker,
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
+            "busy_dependencies": list(self.busy_dependencies),
             "wanted": wanted,
             "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
             "probes": CLAIM_PROBES_MAX,
@@ -442,7 +455,7 @@ class _Transaction:
 
 def head_of(row: sql.Row) -> Head:
     """A row of `claim_heads`."""
-    lane_id, band, tenant_id, kind, limits, lefts, *rest = row
+    lane_id, band, tenant_id, kind, limits, lefts, *rest, _ = row
     rooms = tuple(zip(limits, lefts, strict=True)) if limits else ()
     return Head(lane_id, band, tenant_id, kind, rooms, *rest)
 

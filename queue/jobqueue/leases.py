@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from jobqueue import moves
+from jobqueue import judging, moves
 from jobqueue.ids import format_id
 from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
@@ -220,6 +220,7 @@ def fail(
             "jitters": [random.uniform(0.5, 1.0) for _ in batch],
         }
         rows = moves.move("jobqueue/fail", params | scope.params() | {"now": now}, alias=alias)
+        judging.judge_failing(alias, now=now)
         return {row[0] - 1: Failed(row[1], row[2], row[3]) for row in rows}
 
     def explain(call: Fail, place: Whereabouts) -> Failed | JobsPlatformError:

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import moves
+import psycopg
+
+from jobqueue import judging, moves, poisons
 from jobqueue.limits import UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
+from jobqueue.states import State
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
@@ -22,8 +25,19 @@ RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its
 
 
 def promote(limit: int = 1_000, now: datetime | None = None) -> int:
-    """Make due jobs ready. Returns how many."""
-    return _counted(lambda alias: sum(row[1] for row in _rows("promote", alias, limit=limit, now=now)))
+    """Make due jobs ready: retries as the budgets of their queues allow. Returns how many."""
+    params = {"limit": limit, "now": now}
+
+    def one_shard(alias: str) -> int:
+        return sql.short_transaction(alias, lambda connection: _promoted(connection, params))
+
+    return _counted(one_shard)
+
+
+def _promoted(connection: psycopg.Connection[sql.Row], params: dict[str, Any]) -> int:
+    connection.execute(sql.BY_INDEX)
+    sql.send(connection, "jobqueue/promote_lock", {})
+    return sum(row[1] for row in sql.send(connection, "jobqueue/promote", params).fetchall())
 
 
 def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
@@ -32,6 +46,10 @@ def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
     led = _moved("jobqueue/reap", params)
     if led:
         events.emit("reaped", **led)
+        for alias in database.aliases().values():
+            judging.judge_failing(alias, now=now)
+            if led[State.DEAD]:
+                poisons.gate(alias, now=now)
     return led
 
 
@@ -80,7 +98,7 @@ def recheck_lanes() -> int:
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention. Returns how many rows."""
-    kinds = ("purge_jobs", "purge_keys", "purge_minutes", "purge_classes")
+    kinds = ("purge_jobs", "purge_keys", "purge_minutes", "purge_classes", "purge_tallies")
     return _counted(lambda alias: sum(_count(kind, alias, limit=limit, now=now) for kind in kinds))
 
 

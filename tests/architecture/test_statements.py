@@ -11,6 +11,7 @@ import pytest
 from django.db import connections, transaction
 
 from jobqueue import states
+from jobqueue.policy.breaker import BreakerState
 from jobqueue.policy.types import State
 from jobsplatform import sql
 from tests import cast
@@ -93,12 +94,14 @@ STATE_WORDS = {
         states.DeadReason,
     )
     for word in choices.values
-}
+} | set(BreakerState)
 OTHER_WORDS = {
     "worker_crash",  # the error class of a lost lease, which no worker can say
     "message",  # the kind of the messages face
     "hex",
     "minute",
+    "second",
+    "true",  # a setting of the transaction
     "epoch",
     # why an enqueue is refused; jobqueue.enqueue turns each into an error
     "intake_paused",

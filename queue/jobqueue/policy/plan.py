@@ -123,10 +123,10 @@ class _Offers:
                 self.by_band.setdefault(band, {}).setdefault(head.tenant_id, []).append(head)
                 self.served[head.tenant_id] = head.served_s
                 self.rooms.update(head.rooms)
-        for band, tenants in list(self.by_band.items()):
-            for tenant, queue in list(tenants.items()):
+        for tenants in self.by_band.values():
+            for queue in tenants.values():
                 queue.sort(key=_place, reverse=True)
-                self._settle(band, tenant)
+        self._settle_all()
 
     def take(self, memory: _Memory, band: int, chosen: Chosen) -> Take:
         """The next job of `band`, started in `memory`."""
@@ -136,6 +136,9 @@ class _Offers:
         memory.started(take)
         for limit, _ in head.rooms:
             self.rooms[limit] -= 1
+        if any(limit < 0 and self.rooms[limit] <= 0 for limit, _ in head.rooms):
+            self._settle_all()  # others share what is full now
+            return take
         for other in list(self.by_band) if head.rooms else (band,):
             self._settle(other, tenant)
         return take
@@ -154,6 +157,11 @@ class _Offers:
         after = memory.start_s(before) + head.cost_s / max(1, head.weight)
         self.served[head.tenant_id] = after
         return Take(head._replace(served_s=before), band, chosen, head.cost_s, after - before)
+
+    def _settle_all(self) -> None:
+        for band, tenants in list(self.by_band.items()):
+            for tenant in list(tenants):
+                self._settle(band, tenant)
 
     def _settle(self, band: int, tenant: int) -> None:
         """Drop what a limit keeps out from the front of a tenant's jobs, and the tenant when nothing is left."""

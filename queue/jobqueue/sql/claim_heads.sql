@@ -1,12 +1,15 @@
 -- claim_heads: what a claim may take now: from each band's cursor over its active lanes, heads first.
 -- A bounded walk: at most `probes` lanes a band, and no more heads than the claim could use, so that the cost grows
--- with the limit and not with tenants or backlog. Gated lanes (paused, a limit that another claim holds) are passed over.
+-- with the limit and not with tenants or backlog. Gated lanes (paused, a limit that another claim holds, poisons, a dependency
+-- that bears no more) are passed over.
 -- params: queue_id, claim_class, part, bands and after (one a band: the walk begins at this tenant; null: where the
---   remembered state says), kinds, tenant_id, wanted (jobs),
+--   remembered state says), kinds, tenant_id, busy_dependencies (ids to pass over), wanted (jobs),
 --   heads and probes (lanes a band with work, and at all), is_costed, now
 -- returns one row a job: lane_id, band, tenant_id, kind, limit ids and what each leaves, job_id, position, fresh,
---   weight, cost_s, served_s
+--   weight, cost_s, served_s, and the id of its dependency if that is limited: `dependency_rooms` has the last word
 WITH {clock},
+    {limited},
+    {dependency_rooms},
     remembered AS MATERIALIZED (
         SELECT state->'tenants' AS turns FROM queue_schedulerstate
         WHERE queue_id = %(queue_id)s::bigint AND claim_class = %(claim_class)s::bytea AND part = %(part)s::text
@@ -28,12 +31,14 @@ WITH {clock},
             SELECT c.*, h.job_id AS head_id
             FROM (
                 SELECT * FROM (
-                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, false AS wrapped FROM queue_lane x
+                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, x.dependency, x.gated_until, false AS wrapped
+                     FROM queue_lane x
                      WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
                         AND x.tenant_id >= b.after
                      ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
                     UNION ALL
-                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, true FROM queue_lane x
+                    (SELECT x.id, x.tenant_id, x.kind, x.low, x.mean_ms, x.dependency, x.gated_until, true
+                     FROM queue_lane x
                      WHERE x.queue_id = %(queue_id)s::bigint AND x.priority = b.band AND x.is_active
                         AND x.tenant_id < b.after
                      ORDER BY x.tenant_id, x.id LIMIT %(probes)s::int)
@@ -55,6 +60,7 @@ WITH {clock},
             WHERE (%(kinds)s::text[] IS NULL OR c.kind = ANY(%(kinds)s::text[]))
                 AND (%(tenant_id)s::bigint IS NULL OR c.tenant_id = %(tenant_id)s::bigint)
                 AND NOT coalesce(t.is_paused, false)
+                AND {lane_is_open}
                 -- A limit here that another claim holds or that is full: the tenant would only hide others.
                 AND NOT (coalesce(t.limits_running, false) AND EXISTS (
                     SELECT FROM tenants_tenantlimit m
@@ -101,7 +107,8 @@ WITH {clock},
         FROM (SELECT DISTINCT tenant_id FROM walk WHERE %(is_costed)s::bool) w
     )
 SELECT w.id, w.band, w.tenant_id, w.kind, coalesce(m.limits, '{}'), coalesce(m.lefts, '{}'), h.job_id, h.position,
-    h.fresh, coalesce(g.weight, t.weight, 1), coalesce(w.mean_ms, 1000) / 1000.0, coalesce(v.served_s, 0)
+    h.fresh, coalesce(g.weight, t.weight, 1), coalesce(w.mean_ms, 1000) / 1000.0, coalesce(v.served_s, 0),
+    (SELECT d.id FROM dependency_rooms d WHERE w.dependency <> '' AND d.name = w.dependency)
 FROM walk w
 JOIN breadth b USING (band)
 LEFT JOIN rooms m ON m.tenant_id = w.tenant_id AND m.band = w.band

@@ -1,8 +1,8 @@
-"""`manage.py rundispatcher`: promotes due jobs, folds the ledger into rollups, retires empty lanes."""
+"""`manage.py rundispatcher`: promotes due jobs, judges dependencies, folds the ledger into rollups, retires lanes."""
 
 from collections.abc import Sequence
 
-from jobqueue import upkeep
+from jobqueue import dependencies, judging, upkeep
 from jobsplatform.loop import LoopCommand, Pass
 
 PROMOTE_LIMIT = 1_000  # jobs a pass; more waiting: the next pass follows at once
@@ -15,6 +15,8 @@ class Command(LoopCommand):
     def passes(self) -> Sequence[Pass]:
         return [
             Pass("promote", lambda: upkeep.promote(PROMOTE_LIMIT), interval_s=0.1, full=PROMOTE_LIMIT),
+            Pass("judge_dependencies", judging.judge, interval_s=0.25),
+            Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
