@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from jobqueue import leases, policies, reads
+from jobqueue import admin_dependencies, leases, policies, reads  # noqa: F401  (the first registers its screens)
 from jobqueue.ids import format_id, parse_id
 from jobqueue.models import (
     Attempt,
@@ -809,7 +809,18 @@ class NamedRowsAdmin(ShardAdmin):
 
 @admin.register(Lane)
 class LaneAdmin(NamedRowsAdmin):
-    list_display = ("id", "queue", "band", "tenant", "kind", "dependency", "is_active", "bound", "used_at")
+    list_display = (
+        "id",
+        "queue",
+        "band",
+        "tenant",
+        "kind",
+        "dependency",
+        "is_active",
+        "gated_until",
+        "bound",
+        "used_at",
+    )
     fields = readonly_fields = (
         "queue",
         "band",
@@ -817,6 +828,7 @@ class LaneAdmin(NamedRowsAdmin):
         "kind",
         "dependency",
         "is_active",
+        "gated_until",
         "bound",
         "used_at",
     )

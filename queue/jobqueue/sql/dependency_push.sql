@@ -18,6 +18,7 @@ ON CONFLICT (name) DO UPDATE SET
     ramp_per_s = excluded.ramp_per_s, ramp_s = excluded.ramp_s, is_held_open = excluded.is_held_open,
     limit_now = CASE
         WHEN d.max_running IS NOT DISTINCT FROM excluded.max_running THEN d.limit_now
+        WHEN excluded.max_running IS NULL THEN NULL
         ELSE least(coalesce(d.limit_now, excluded.max_running), excluded.max_running)
     END
 WHERE d.version <= excluded.version
