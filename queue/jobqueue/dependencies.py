@@ -170,14 +170,14 @@ def push(dependency: Dependency) -> list[int]:
     aliases = database.aliases()
     for index, (number, alias) in enumerate(sorted(aliases.items())):
         try:
-            params = _share(dependency, index, len(aliases))
+            params = share(dependency, index, len(aliases))
             sql.rows("jobqueue/dependency_push", params, alias=alias, writes=True)
         except (DatabaseError, JobsPlatformError):
             unreached.append(number)
     return unreached
 
 
-def _share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
+def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
     """What one of so many shards is told: rates are split evenly, whole numbers with the rest to the first."""
     params = {name: getattr(dependency, name) for name in (*SETTINGS, "name", "version", "is_held_open")}
     for name in SHARED:

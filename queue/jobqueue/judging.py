@@ -21,6 +21,7 @@ from jobqueue.policy.breaker import Breaker, BreakerState, Probe, Rules
 from jobqueue.policy.limit import Limit
 from jobqueue.states import AttemptOutcome, ErrorClass
 from jobsplatform import database, events, sql
+from jobsplatform.errors import Unavailable, UnknownOutcome
 
 FOLD_LIMIT: Final = 50_000  # rows that one judgement consumes
 
@@ -78,12 +79,23 @@ class _Facts(NamedTuple):
 
 def judge(now: datetime | None = None) -> int:
     """Judge every dependency of which something is new, on every shard. Returns how many changed."""
-    return sum(_judge_due(alias, failing=False, now=now) for alias in database.aliases().values())
+    return sum(judge_on(alias, now=now) for alias in database.aliases().values())
+
+
+def judge_on(alias: str, now: datetime | None = None) -> int:
+    """`judge` on one shard."""
+    return _judge_due(alias, failing=False, now=now)
 
 
 def judge_failing(alias: str, now: datetime | None = None) -> int:
-    """Judge those whose calls have just failed. One that another judges is left to it: there is more to come."""
-    return _judge_due(alias, failing=True, now=now)
+    """Judge those whose calls have just failed. One that another judges is left to it: there is more to come.
+
+    Called after a failure was committed, which an error here must not put in doubt: then the dispatcher judges.
+    """
+    try:
+        return _judge_due(alias, failing=True, now=now)
+    except (Unavailable, UnknownOutcome):
+        return 0
 
 
 def close(alias: str, name: str, now: datetime | None = None) -> bool:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue import dependencies, judging, upkeep
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobqueue import dependencies, gating, judging, upkeep
 from jobqueue.claiming import Lease
 from jobqueue.dependencies import Standing
+from jobqueue.models import Dependency
 from jobqueue.types import FLEET
 from jobqueue.why import why
-from jobsplatform.errors import Invalid, NotFound
+from jobsplatform import database
+from jobsplatform.errors import Invalid, NotFound, Unavailable
 from tests import cast
 from tests.cast import OPS, at
 
@@ -375,7 +380,89 @@ def test_a_name_that_no_job_could_have_is_refused() -> None:
         bears("No Such Name", max_running=1)
 
 
+# Several shards
+
+
+def test_only_the_shard_with_the_permit_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bears()
+    outage()
+    row = Dependency.objects.filter(name=D)
+
+    def judged(second: float) -> tuple[str, int | None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "aliases", lambda: {0: cast.SHARD, 7: "elsewhere"})
+            judging.judge_on(cast.SHARD, now=at(second))
+        return stands(second=second).breaker, row.get().probe_shard
+
+    assert judged(29) == ("open", None)
+    row.update(probe_shard=7)
+    assert judged(30) == ("open", 7)
+    row.update(probe_shard=None)
+    assert judged(31) == ("half_open", 0)
+    cast.enqueue(now=at(31), dependency=D)
+    cast.complete(cast.claim_one(now=at(31)), now=at(32))
+    assert judged(33) == ("closed", None)
+
+
+@given(st.integers(1, 20), st.integers(0, 10_000))
+def test_the_shares_of_all_shards_are_what_was_set(shards: int, more: int) -> None:
+    whole = Dependency(name=D, max_running=shards + more, rate_per_s=12.0)
+    told = [dependencies.share(whole, index, shards) for index in range(shards)]
+    assert sum(one["max_running"] for one in told) == shards + more
+    assert max(one["max_running"] for one in told) - min(one["max_running"] for one in told) <= 1
+    assert sum(one["rate_per_s"] for one in told) == pytest.approx(12)
+
+
+# What it costs, and what is kept
+
+
+def test_a_claim_without_limited_dependencies_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rooms(*arguments: object) -> dict[int, int]:
+        raise AssertionError("held")
+
+    monkeypatch.setattr(gating, "rooms", rooms)
+    bears("other", max_running=1)
+    cast.enqueue(dependency=D)
+    cast.enqueue()
+    assert len(cast.claim(limit=5)) == 2
+    cast.enqueue(dependency="other")
+    with pytest.raises(AssertionError, match="held"):
+        cast.claim(limit=5)
+
+
+def test_counts_that_no_window_reaches_are_forgotten() -> None:
+    outage(3)
+    upkeep.fold()
+    for table in ("queue_dependencytally", "queue_queuesecond"):
+        assert cast.read(f"SELECT count(*) > 0 FROM {table}") == [(True,)]
+    upkeep.purge(now=at(7_199))
+    assert cast.read("SELECT sum(failed)::int FROM queue_dependencytally") == [(3,)]
+    upkeep.purge(now=at(7_202))
+    for table in ("queue_dependencytally", "queue_queuesecond"):
+        assert cast.read(f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+def test_a_failure_counts_though_it_cannot_be_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*arguments: object, **more: object) -> int:
+        raise Unavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(judging, "_judge_due", unreachable)
+        outage()
+    assert stands().breaker == "closed"
+    judging.judge(now=at(1))
+    assert stands().breaker == "open"
+
+
 # Lanes
+
+
+def test_an_enqueue_wakes_a_gated_lane_and_starts_nothing() -> None:
+    outage()
+    upkeep.sweep_lanes()
+    cast.enqueue(now=at(1), dependency=D)
+    assert cast.read("SELECT is_active FROM queue_lane") == [(True,)]
+    assert cast.claim(now=at(2)) == []
 
 
 def test_lanes_of_an_open_breaker_sleep_and_wake_after_it() -> None:
