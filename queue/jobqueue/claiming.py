@@ -309,7 +309,7 @@ class _Transaction:
         bands: Sequence[int],
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
-        self.busy_dependencies: set[int] = set()  # other claims hold them, or they are full
+        self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
             "queue_id": claim.queue.id,
             "claim_class": claim.claim_class,
@@ -323,6 +323,7 @@ class _Transaction:
         if repeated:
             return [_Started(row, None) for row in repeated]
         limits = self._send("claim_limits", self.key)
+        self.gate.shut_known()
         heads = self._send("claim_heads", self._head_params(limit, None))
         _, state = limits.fetchall()[0]
         return self._rounds(limit, State.from_json(state), heads.fetchall())
@@ -331,14 +332,13 @@ class _Transaction:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
         taken: list[_Started] = []
         for round_ in range(ROUNDS_MAX):
-            known_busy = len(self.busy_dependencies)
             planned = self._plan(limit - len(taken), state, rows)
             if planned.takes:
                 got, state = self._take(planned, state)
                 taken.extend(got)
             if len(taken) == limit or round_ == ROUNDS_MAX - 1:
                 break
-            is_new = planned.takes or len(self.busy_dependencies) > known_busy
+            is_new = self.gate.has_shut() or planned.takes
             moved = state if is_new else self._walked_on(state)
             if moved is None:
                 break
@@ -347,20 +347,12 @@ class _Transaction:
         return taken
 
     def _plan(self, limit: int, state: State, rows: list[sql.Row]) -> Plan:
-        heads = gating.open_heads(
-            [head_of(row) for row in rows], [row[-1] for row in rows], self._dependencies
-        )
+        heads = self.gate.open_heads([head_of(row) for row in rows], [row[-1] for row in rows])
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
         now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
         return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
-
-    def _dependencies(self, limited: set[int]) -> dict[int, int]:
-        """What those of these dependencies leave that this transaction could take hold of, and that are not full."""
-        rooms = gating.rooms(self.connection, limited, self.claim.now)
-        self.busy_dependencies |= limited - rooms.keys()
-        return rooms
 
     def _take(self, planned: Plan, state: State) -> tuple[list[_Started], State]:
         """Move the tickets, and remember the state after those that were really moved."""
@@ -426,7 +418,6 @@ class _Transaction:
             **self.claim.asker,
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
-            "busy_dependencies": list(self.busy_dependencies),
             "wanted": wanted,
             "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
             "probes": CLAIM_PROBES_MAX,
@@ -464,6 +455,7 @@ def forget() -> None:
     """Drop what this process remembers of its claims."""
     _floors.clear()
     _noted.clear()
+    gating.forget()
 
 
 def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:

@@ -281,7 +281,6 @@ class _Asked:
             "after": None if self.own_tenant is None else [0] * len(bands),
             "kinds": facts.kinds,
             "tenant_id": self.own_tenant,
-            "busy_dependencies": [],
             "wanted": STARTS_AHEAD_MAX,
             "heads": CLAIM_PROBES_MAX,
             "probes": CLAIM_PROBES_MAX,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,11 +108,12 @@ def test_work_behind_a_full_dependency_starts() -> None:
 
 
 def test_a_claim_that_meets_only_full_dependencies_goes_on_to_other_work() -> None:
-    """More full dependencies than one listing has heads."""
-    for number in range(30):
+    """Many more full dependencies than one listing has heads."""
+    for number in range(60):
         bears(f"d{number}", max_running=1)
         cast.enqueue_many(2, dependency=f"d{number}")
-    assert len(cast.claim(limit=100)) == 30
+    assert len(cast.claim(limit=100)) == 60
+    gating.forget()
     free = cast.enqueue(now=at(1), tenant_id=cast.globex().pk)
     assert [lease.job_id for lease in cast.claim(now=at(2))] == [free]
 
@@ -416,18 +416,36 @@ def test_the_shares_of_all_shards_are_what_was_set(shards: int, more: int) -> No
 # What it costs, and what is kept
 
 
-def test_a_claim_without_limited_dependencies_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rooms(*arguments: object) -> dict[int, int]:
-        raise AssertionError("held")
-
-    monkeypatch.setattr(gating, "rooms", rooms)
+def test_a_claim_without_limited_dependencies_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    send = gating.Gate._send
+    monkeypatch.setattr(
+        gating.Gate, "_send", lambda self, verb, params: asked.append(verb) or send(self, verb, params)
+    )
     bears("other", max_running=1)
     cast.enqueue(dependency=D)
     cast.enqueue()
     assert len(cast.claim(limit=5)) == 2
+    assert asked == []
     cast.enqueue(dependency="other")
-    with pytest.raises(AssertionError, match="held"):
-        cast.claim(limit=5)
+    assert len(cast.claim(limit=5)) == 1
+    assert asked == ["dependency_hold", "dependency_rooms"]
+
+
+def test_a_claim_that_knows_of_a_full_dependency_passes_over_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bears(max_running=1)
+    cast.enqueue_many(5, dependency=D)
+    cast.claim(limit=3)
+    asked = []
+    send = gating.Gate._send
+    monkeypatch.setattr(
+        gating.Gate, "_send", lambda self, verb, params: asked.append(verb) or send(self, verb, params)
+    )
+    cast.enqueue(now=at(1))
+    assert len(cast.claim(now=at(2), limit=3)) == 1
+    assert asked == ["dependency_shut"]
 
 
 def test_counts_that_no_window_reaches_are_forgotten() -> None:

@@ -3,13 +3,11 @@
 -- with the limit and not with tenants or backlog. Gated lanes (paused, a limit that another claim holds, poisons, a dependency
 -- that bears no more) are passed over.
 -- params: queue_id, claim_class, part, bands and after (one a band: the walk begins at this tenant; null: where the
---   remembered state says), kinds, tenant_id, busy_dependencies (ids to pass over), wanted (jobs),
+--   remembered state says), kinds, tenant_id, wanted (jobs),
 --   heads and probes (lanes a band with work, and at all), is_costed, now
 -- returns one row a job: lane_id, band, tenant_id, kind, limit ids and what each leaves, job_id, position, fresh,
 --   weight, cost_s, served_s, and the id of its dependency if that is limited: `dependency_rooms` has the last word
 WITH {clock},
-    {limited},
-    {dependency_rooms},
     remembered AS MATERIALIZED (
         SELECT state->'tenants' AS turns FROM queue_schedulerstate
         WHERE queue_id = %(queue_id)s::bigint AND claim_class = %(claim_class)s::bytea AND part = %(part)s::text
@@ -108,7 +106,11 @@ WITH {clock},
     )
 SELECT w.id, w.band, w.tenant_id, w.kind, coalesce(m.limits, '{}'), coalesce(m.lefts, '{}'), h.job_id, h.position,
     h.fresh, coalesce(g.weight, t.weight, 1), coalesce(w.mean_ms, 1000) / 1000.0, coalesce(v.served_s, 0),
-    (SELECT d.id FROM dependency_rooms d WHERE w.dependency <> '' AND d.name = w.dependency)
+    CASE WHEN w.dependency <> '' THEN (
+        SELECT d.id FROM queue_dependencystate d
+        WHERE d.name = w.dependency AND (d.max_running IS NOT NULL OR d.rate_per_s IS NOT NULL
+            OR d.ramp_from IS NOT NULL OR d.breaker <> 'closed')
+    ) END
 FROM walk w
 JOIN breadth b USING (band)
 LEFT JOIN rooms m ON m.tenant_id = w.tenant_id AND m.band = w.band
