@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
-from django.db.models import F
 
 from jobqueue import judging
 from jobqueue.models import Dependency, DependencySettings
@@ -104,7 +103,7 @@ def close_breaker(name: str, *, actor: str, reason: str = "", now: datetime | No
 def _hold(name: str, *, held: bool, actor: str, reason: str) -> Dependency:
     with transaction.atomic():
         dependency = _locked(name)
-        if dependency.pk is None and not standings(name):
+        if dependency._state.adding and not standings(name):
             raise NotFound(f"There is no dependency {name!r}.")
         _clean(dependency)
         dependency.is_held_open = held
@@ -123,13 +122,9 @@ def _locked(name: str) -> Dependency:
 
 
 def _save(dependency: Dependency) -> None:
-    if dependency.pk is None:
-        dependency.version = 1
-        dependency.save(force_insert=True)
-    else:
-        dependency.version = F("version") + 1  # type: ignore[assignment]
-        dependency.save()
-    dependency.refresh_from_db()
+    """Save the locked row as its next version."""
+    dependency.version += 1
+    dependency.save(force_insert=dependency._state.adding)
 
 
 def _clean(dependency: Dependency) -> None:

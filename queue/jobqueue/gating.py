@@ -9,7 +9,7 @@ A claim of a queue without limited dependencies does none of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import psycopg
@@ -83,7 +83,7 @@ class Gate:
             _limiting.discard(self.key)
         self._asked = None
 
-    def _send(self, verb: str, params: dict[str, object]) -> psycopg.Cursor[sql.Row]:
+    def _send(self, verb: str, params: Mapping[str, object]) -> psycopg.Cursor[sql.Row]:
         return sql.send(self.connection, f"jobqueue/{verb}", params)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +32,19 @@ def bears(name: str = D, **settings: object) -> None:
 def stands(name: str = D, second: float = 0) -> Standing:
     (found,) = dependencies.standings(name, now=at(second))
     return found
+
+
+def asked_of_dependencies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements on dependencies that claims send from now on."""
+    asked: list[str] = []
+    send = gating.Gate._send
+
+    def noted(self: gating.Gate, verb: str, params: Mapping[str, object]) -> object:
+        asked.append(verb)
+        return send(self, verb, params)
+
+    monkeypatch.setattr(gating.Gate, "_send", noted)
+    return asked
 
 
 def outage(calls: int = 20, *, second: float = 0, error_class: str = "overload") -> None:
@@ -369,7 +385,7 @@ def test_a_name_that_is_nowhere_can_be_set_and_not_opened() -> None:
         {"colour": 1},
     ],
 )
-def test_what_a_dependency_cannot_bear_is_refused(settings: dict[str, object]) -> None:
+def test_what_a_dependency_cannot_bear_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         bears(**settings)
     assert dependencies.standings(D) == []
@@ -417,11 +433,7 @@ def test_the_shares_of_all_shards_are_what_was_set(shards: int, more: int) -> No
 
 
 def test_a_claim_without_limited_dependencies_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    send = gating.Gate._send
-    monkeypatch.setattr(
-        gating.Gate, "_send", lambda self, verb, params: asked.append(verb) or send(self, verb, params)
-    )
+    asked = asked_of_dependencies(monkeypatch)
     bears("other", max_running=1)
     cast.enqueue(dependency=D)
     cast.enqueue()
@@ -438,11 +450,7 @@ def test_a_claim_that_knows_of_a_full_dependency_passes_over_it_at_once(
     bears(max_running=1)
     cast.enqueue_many(5, dependency=D)
     cast.claim(limit=3)
-    asked = []
-    send = gating.Gate._send
-    monkeypatch.setattr(
-        gating.Gate, "_send", lambda self, verb, params: asked.append(verb) or send(self, verb, params)
-    )
+    asked = asked_of_dependencies(monkeypatch)
     cast.enqueue(now=at(1))
     assert len(cast.claim(now=at(2), limit=3)) == 1
     assert asked == ["dependency_shut"]

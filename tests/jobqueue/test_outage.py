@@ -50,7 +50,8 @@ class World:
 
     def run(self, seconds: float) -> None:
         rng = random.Random(7)
-        ready, due = list(range(self.jobs))[::-1], []
+        ready = list(range(self.jobs))[::-1]
+        due: list[tuple[float, int]] = []
         free = [(0.0, worker) for worker in range(self.workers)]
         running: list[tuple[float, int, bool, bool]] = []  # ends at, job, is well, is probe
         for turn in itertools.count():
