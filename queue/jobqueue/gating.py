@@ -9,7 +9,7 @@ A claim of a queue without limited dependencies does none of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import psycopg
@@ -38,13 +38,7 @@ class Gate:
 
     def open_heads(self, heads: Sequence[Head], dependencies: Sequence[int | None]) -> list[Head]:
         """The heads that their dependencies (None: not limited) let start, each with the room that it shares."""
-        self._forget_if_unlimited()
-        limited = {dependency for dependency in dependencies if dependency is not None}
-        if not limited:
-            return list(heads)
-        _limiting.add(self.key)
-        left = self._rooms(limited)
-        self._met_shut = len(left) < len(limited)
+        left = self.starts_left(dependencies)
         return [
             head
             if dependency is None
@@ -52,6 +46,17 @@ class Gate:
             for head, dependency in zip(heads, dependencies, strict=True)
             if dependency is None or dependency in left
         ]
+
+    def starts_left(self, dependencies: Iterable[int | None]) -> dict[int, int]:
+        """How many jobs may start of each of these (None: not limited) that could be held and is not full."""
+        self._forget_if_unlimited()
+        limited = {dependency for dependency in dependencies if dependency is not None}
+        if not limited:
+            return {}
+        _limiting.add(self.key)
+        left = self._rooms(limited)
+        self._met_shut = len(left) < len(limited)
+        return left
 
     def has_shut(self) -> bool:
         """Whether the last heads met dependencies that can start nothing; from now on listings pass over them."""
