@@ -44,6 +44,8 @@ ROUTINE: Final = frozenset(
 WORRYING: Final = frozenset(
     {
         "quarantined",
+        "breaker_open",
+        "lane_gated",
         "lease_lost",
         "pass_failed",
         "database_lost",

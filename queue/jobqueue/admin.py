@@ -820,7 +820,18 @@ class NamedRowsAdmin(ShardAdmin):
 
 @admin.register(Lane)
 class LaneAdmin(NamedRowsAdmin):
-    list_display = ("id", "queue", "band", "tenant", "kind", "dependency", "is_active", "bound", "used_at")
+    list_display = (
+        "id",
+        "queue",
+        "band",
+        "tenant",
+        "kind",
+        "dependency",
+        "is_active",
+        "gated_until",
+        "bound",
+        "used_at",
+    )
     fields = readonly_fields = (
         "queue",
         "band",
@@ -828,6 +839,7 @@ class LaneAdmin(NamedRowsAdmin):
         "kind",
         "dependency",
         "is_active",
+        "gated_until",
         "bound",
         "used_at",
     )
@@ -989,4 +1001,4 @@ def _page_admin() -> admin.ModelAdmin[Any]:
 
 
 # Their screens are in modules of their own; Django finds them through this one.
-from jobqueue import admin_schedules, policyadmin  # noqa: E402, F401
+from jobqueue import admin_dependencies, admin_schedules, policyadmin  # noqa: E402, F401

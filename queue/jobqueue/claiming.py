@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from jobqueue import gating
 from jobqueue.ids import TOKEN_BYTES
 from jobqueue.limits import CLAIM_PROBES_MAX
 from jobqueue.policies import QueuePolicy
@@ -343,6 +344,7 @@ class _Transaction:
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
         self.busy: set[int] = set()  # tenants that other claims hold
+        self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
             "queue_id": claim.queue.id,
             "claim_class": claim.claim_class,
@@ -356,6 +358,7 @@ class _Transaction:
         if repeated:
             return [_Started(row, None) for row in repeated]
         state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+        self.gate.shut_known()
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
@@ -374,7 +377,7 @@ class _Transaction:
                 taken.extend(got)
             if len(taken) == limit or round_ == ROUNDS_MAX - 1:
                 break
-            is_new = planned.takes or len(self.busy) > known_busy
+            is_new = self.gate.has_shut() or planned.takes or len(self.busy) > known_busy
             moved = state if is_new else self._walked_on(state)
             if moved is None:
                 break
@@ -383,7 +386,8 @@ class _Transaction:
         return taken
 
     def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
-        heads = heads_of(lanes, self._rooms(lanes))
+        left = self.gate.starts_left(lane[-1] for lane in lanes)
+        heads = heads_of(lanes, self._rooms(lanes), left)
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
@@ -506,8 +510,13 @@ class Room(NamedTuple):
     left: int
 
 
-def heads_of(lanes: Iterable[sql.Row], rooms: Mapping[int, Sequence[Room]]) -> list[Head]:
-    """The jobs in rows of `claim_heads`; not those of limited tenants that are not in `rooms`."""
+def heads_of(
+    lanes: Iterable[sql.Row], rooms: Mapping[int, Sequence[Room]], left: Mapping[int, int]
+) -> list[Head]:
+    """The jobs in rows of `claim_heads`.
+
+    Not those of limited tenants that are not in `rooms`, nor of limited dependencies that are not in `left`.
+    """
     heads: list[Head] = []
     for (
         lane_id,
@@ -521,16 +530,21 @@ def heads_of(lanes: Iterable[sql.Row], rooms: Mapping[int, Sequence[Room]]) -> l
         job_ids,
         positions,
         stale,
+        dependency,
     ) in lanes:
-        left: tuple[tuple[int, int], ...] = ()
+        room: tuple[tuple[int, int], ...] = ()
         if is_limited:
             if tenant_id not in rooms:
                 continue
-            left = tuple((room.limit_id, room.left) for room in rooms[tenant_id] if room.band in (None, band))
+            room = tuple((one.limit_id, one.left) for one in rooms[tenant_id] if one.band in (None, band))
+        if dependency is not None:
+            if dependency not in left:
+                continue
+            room += ((-dependency, left[dependency]),)
         for index, (job_id, position) in enumerate(zip(job_ids, positions, strict=True)):
             fresh = index >= stale
             heads.append(
-                Head(lane_id, band, tenant_id, kind, left, job_id, position, fresh, weight, cost_s, served_s)
+                Head(lane_id, band, tenant_id, kind, room, job_id, position, fresh, weight, cost_s, served_s)
             )
     return heads
 
@@ -550,6 +564,7 @@ def forget() -> None:
     _floors.clear()
     _noted.clear()
     _urgent.clear()
+    gating.forget()
 
 
 def _with_details(taken: Iterable[_Taken], alias: str) -> list[Lease]:

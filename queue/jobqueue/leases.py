@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from jobqueue import giving_back, moves, wakeup
+from jobqueue import giving_back, judging, moves, wakeup
 from jobqueue.ids import format_id
 from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
@@ -223,6 +223,7 @@ def fail(
             "jitters": [random.uniform(0.5, 1.0) for _ in batch],
         }
         rows = moves.move("jobqueue/fail", params | scope.params() | {"now": now}, alias=alias)
+        judging.judge_failing(alias, now=now)
         return {row[0] - 1: Failed(row[1], row[2], row[3]) for row in rows}
 
     def explain(call: Fail, place: Whereabouts) -> Failed | JobsPlatformError:

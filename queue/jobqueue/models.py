@@ -12,12 +12,14 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from jobqueue.policy.breaker import BreakerState
 from jobqueue.policy.types import Chosen
 from jobqueue.states import AttemptOutcome, ResultOutcome, WaitReason
 from jobsplatform.database import SHARD
 
 COST_MODELS = [("unit", "unit"), ("service_time", "service time")]
 CHOSEN = [(word.value, word.value) for word in Chosen]  # why a start was chosen
+BREAKER = [(word.value, word.value.replace("_", " ")) for word in BreakerState]
 NAME = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,63}\Z", "Lower-case letters, digits, dot, hyphen, underscore; up to 64."
 )
@@ -91,6 +93,45 @@ class PolicyVersion(models.Model):
 
     def __str__(self) -> str:
         return f"policy {self.number} of {self.queue_id}"
+
+
+class DependencySettings(models.Model):
+    """What a dependency bears, and when its breaker opens. Rates a second, times in seconds."""
+
+    max_running = models.IntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    rate_per_s = models.FloatField(null=True, blank=True, validators=between(0.001, 1_000_000))
+    rate_burst = models.IntegerField(null=True, blank=True, validators=between(1, 1_000_000))
+    breaker_share = models.FloatField(
+        default=0.5, db_default=0.5, null=True, blank=True, validators=between(0.01, 1)
+    )
+    breaker_calls = models.IntegerField(default=20, db_default=20, validators=between(1, 1_000_000))
+    breaker_window_s = models.IntegerField(default=60, db_default=60, validators=between(1, 3_600))
+    probe_after_s = models.IntegerField(default=30, db_default=30, validators=between(1, 3_600))
+    ramp_per_s = models.IntegerField(
+        default=50, db_default=50, null=True, blank=True, validators=between(1, 1_000_000)
+    )
+    ramp_s = models.IntegerField(default=60, db_default=60, validators=between(1, 3_600))
+    is_held_open = models.BooleanField(default=False, db_default=False, editable=False)
+
+    class Meta:
+        abstract = True
+
+
+class Dependency(DependencySettings):
+    """Something outside that jobs name, which may be slow or down (control database)."""
+
+    name = models.CharField(max_length=64, unique=True, validators=[NAME])
+    probe_shard = models.SmallIntegerField(
+        null=True, editable=False, help_text="The one shard that may probe while the breaker is half open."
+    )
+    version = models.BigIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name_plural = "dependencies"
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class JobKind(models.Model):
@@ -172,6 +213,9 @@ class PolicyRow(models.Model):
     refuse_infeasible = models.BooleanField()
     is_dispatch_paused = models.BooleanField()
     is_intake_paused = models.BooleanField()
+    retry_budget_share = models.FloatField(db_default=0.2)
+    retry_budget_window_s = models.IntegerField(db_default=60)
+    retry_budget_burst = models.IntegerField(db_default=100)
 
     class Meta:
         indexes = [models.Index(fields=["name"], name="policy_name_idx")]
@@ -287,6 +331,7 @@ class Lane(models.Model):
     low = models.DateTimeField(help_text="No fresh ready row of this lane has an older position.")
     mean_ms = models.FloatField(null=True, help_text="Running mean of its attempts' service time.")
     used_at = models.DateTimeField(db_default=Now())
+    gated_until = models.DateTimeField(null=True, help_text="Poisons hold it back until then.")
 
     class Meta:
         constraints = [
@@ -301,6 +346,11 @@ class Lane(models.Model):
                 name="lane_walk_claim_idx",
             ),
             models.Index(fields=["tenant_id", "queue_id", "priority"], name="lane_tenant_count_idx"),
+            models.Index(
+                fields=["dependency", "queue_id"],
+                condition=~Q(dependency=""),
+                name="lane_dependency_count_idx",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -344,10 +394,22 @@ class ScheduledJob(Ticket):
     due_at = models.DateTimeField()
     position = models.DateTimeField(null=True)
     reason = models.CharField(max_length=12, choices=WaitReason)
+    budget_queue_id = models.BigIntegerField(
+        null=True, help_text="The queue whose retry budget it needs; null: none."
+    )
 
     class Meta:
         indexes = [
-            models.Index(fields=["due_at"], name="scheduled_due_promote_idx"),
+            models.Index(
+                fields=["due_at"],
+                condition=Q(budget_queue_id__isnull=True),
+                name="scheduled_free_promote_idx",
+            ),
+            models.Index(
+                fields=["budget_queue_id", "due_at"],
+                condition=Q(budget_queue_id__isnull=False),
+                name="scheduled_retry_promote_idx",
+            ),
             models.Index(fields=["lane_id"], name="scheduled_waiting_count_idx"),
             models.Index(
                 fields=["deadline"], condition=Q(deadline__isnull=False), name="scheduled_expire_idx"
@@ -514,6 +576,119 @@ class ClaimClass(models.Model):
         return f"claims of queue {self.queue_id}"
 
 
+class DependencyState(DependencySettings):
+    """A dependency on this shard: its settings as they were pushed, and where breaker, limit and ramp stand.
+
+    Made with defaults at the first use of a name. Judging locks the row; a claim locks it where something is limited.
+    """
+
+    placement = SHARD
+
+    name = models.CharField(max_length=64, unique=True)
+    version = models.BigIntegerField(db_default=0)
+    breaker = models.CharField(max_length=9, choices=BREAKER, db_default="closed")
+    counted_from = models.DateTimeField(null=True, help_text="Calls before do not count for the breaker.")
+    probe_at = models.DateTimeField(null=True, help_text="Open until then.")
+    probe_job_id = models.BigIntegerField(null=True)
+    probe_generation = models.IntegerField(null=True)
+    ramp_from = models.DateTimeField(null=True, help_text="When it recovered; null: not ramping.")
+    limit_now = models.FloatField(null=True, help_text="Between 1 and max_running.")
+    halved_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(breaker__in=[word for word, _ in BREAKER]), name="dependency_breaker_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(breaker="open") | Q(probe_at__isnull=False), name="dependency_open_until"
+            ),
+            models.CheckConstraint(
+                condition=Q(probe_job_id__isnull=True) | Q(breaker="half_open"),
+                name="dependency_probe_half_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DependencyDelta(models.Model):
+    """What one statement did with calls of a dependency. Insert-only; consumed by whoever judges."""
+
+    placement = SHARD
+
+    dependency = models.CharField(max_length=64)
+    at = models.DateTimeField()
+    started = models.IntegerField(db_default=0)
+    succeeded = models.IntegerField(db_default=0)
+    failed = models.IntegerField(db_default=0)
+    overloaded = models.IntegerField(db_default=0)
+    overloaded_from = models.DateTimeField(
+        null=True, help_text="When the latest of the overloaded calls began."
+    )
+
+    class Meta:
+        indexes = [models.Index(fields=["dependency", "at"], name="dependencydelta_judge_idx")]
+
+    def __str__(self) -> str:
+        return self.dependency
+
+
+class DependencyTally(models.Model):
+    """Calls of a dependency by tenths of a second."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("dependency", "bucket")
+    dependency = models.CharField(max_length=64)
+    bucket = models.DateTimeField(help_text="Where its tenth of a second begins.")
+    started = models.IntegerField()
+    succeeded = models.IntegerField()
+    failed = models.IntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["bucket"], name="dependencytally_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.dependency} at {self.bucket:%H:%M:%S.%f}"
+
+
+class QueueSecond(models.Model):
+    """First attempts and retries of a queue by second, for its retry budget."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("queue_id", "second")
+    queue_id = models.BigIntegerField()
+    second = models.DateTimeField()
+    firsts = models.BigIntegerField()
+    retries = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["second"], name="queuesecond_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"queue {self.queue_id} at {self.second:%H:%M:%S}"
+
+
+class PoisonMark(models.Model):
+    """A job of this tenant and kind was quarantined as poison."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    kind = models.CharField(max_length=64)
+    job_id = models.BigIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "kind", "at"], name="poisonmark_gate_idx")]
+
+    def __str__(self) -> str:
+        return f"poison {self.kind} of tenant {self.tenant_id}"
+
+
 class ServiceDelta(models.Model):
     """What a tenant was charged at a start, or settled at an end, in a queue that counts service time. Insert-only."""
 
@@ -558,6 +733,8 @@ class LaneDelta(models.Model):
     lease_lost = models.IntegerField(db_default=0)
     dead = models.IntegerField(db_default=0)
     service_ms = models.BigIntegerField(db_default=0)
+    firsts = models.IntegerField(db_default=0, help_text="Of the starts: first attempts.")
+    promoted = models.IntegerField(db_default=0, help_text="Retries that were let through.")
 
     def __str__(self) -> str:
         return f"lane {self.lane_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,14 @@ class Scope:
 
 
 FLEET = Scope()
+
+
+class Gate(NamedTuple):
+    """One thing that holds a job; `until` is when it will not any more, where that is known."""
+
+    gate: str
+    detail: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

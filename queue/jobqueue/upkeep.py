@@ -11,7 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import moves, wakeup
+import psycopg
+
+from jobqueue import judging, moves, poisons, wakeup
 from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.states import State
@@ -25,8 +27,21 @@ RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its
 
 
 def promote(limit: int = 1_000, now: datetime | None = None) -> int:
-    """Make due jobs ready. Returns how many."""
-    return _counted(lambda alias: _promote(alias, limit, now))
+    """Make due jobs ready: retries as the budgets of their queues allow. Returns how many."""
+    params = {"limit": limit, "now": now}
+
+    def one_shard(alias: str) -> int:
+        rows = sql.short_transaction(alias, lambda connection: _promoted(connection, params))
+        wakeup.lanes_ready(alias, (row[0] for row in rows))
+        return sum(row[1] for row in rows)
+
+    return _counted(one_shard)
+
+
+def _promoted(connection: psycopg.Connection[sql.Row], params: dict[str, Any]) -> list[sql.Row]:
+    connection.execute(sql.BY_INDEX)
+    sql.send(connection, "jobqueue/promote_lock", {})
+    return sql.send(connection, "jobqueue/promote", params).fetchall()
 
 
 def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
@@ -41,6 +56,10 @@ def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
     led = _moved("jobqueue/reap", params)
     if led:
         events.emit("reaped", **led)
+        for alias in database.aliases().values():
+            judging.judge_failing(alias, now=now)
+            if led[State.DEAD]:
+                poisons.gate(alias, now=now)
     return led
 
 
@@ -89,7 +108,7 @@ def recheck_lanes() -> int:
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention. Returns how many rows."""
-    kinds = ("purge_keys", "purge_minutes", "purge_classes")
+    kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_tallies")
     return _counted(
         lambda alias: (
             _purge_jobs(alias, limit, now) + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
@@ -119,12 +138,6 @@ def _purge_jobs(alias: str, limit: int, now: datetime | None) -> int:
             break
         _purged_to[alias] = (last_at, last_id)
     return purged
-
-
-def _promote(alias: str, limit: int, now: datetime | None) -> int:
-    rows = _rows("promote", alias, limit=limit, now=now)
-    wakeup.lanes_ready(alias, (row[0] for row in rows))
-    return sum(row[1] for row in rows)
 
 
 def _rows(verb: str, alias: str, **params: Any) -> list[sql.Row]:

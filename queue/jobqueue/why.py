@@ -6,6 +6,7 @@ the first starts the policy's order is carried on in proportion. A tenant's call
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from jobqueue import claiming, policies, reads
+from jobqueue import claiming, policies, reads, why_dependency
 from jobqueue.limits import CLAIM_PROBES_MAX, REREADS_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.policy.line import Line
@@ -22,7 +23,7 @@ from jobqueue.policy.parts import Part
 from jobqueue.policy.types import Head, Policy, State, Take
 from jobqueue.states import State as JobState
 from jobqueue.states import WaitReason
-from jobqueue.types import Scope
+from jobqueue.types import Gate, Scope
 from jobsplatform import database, sql
 from jobsplatform.errors import Unavailable
 from jobsplatform.instants import format_instant, format_optional
@@ -45,14 +46,6 @@ CAPABLE_SECONDS: Final = 60  # a worker that has not asked for so long is not co
 STARTS_AHEAD_MAX: Final = 200  # starts that are planned one by one
 RANK_MAX: Final = 10_000  # jobs of its own tenant and band before it are counted so far
 DRAIN_MINUTES: Final = 5  # the drain is measured over them
-
-
-class Gate(NamedTuple):
-    """One thing that holds the job; `until` is when it will not any more, where that is known."""
-
-    gate: str
-    detail: str
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +89,9 @@ class _Facts(NamedTuple):
     max_priority: int | None
     is_capable: bool
     at: datetime
+    dependency: str
+    gated_until: datetime | None
+    needs_budget: bool  # it is a retry that is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +142,7 @@ class _Asked:
     def answer(self) -> Why:
         facts = self.facts
         gates = self._held_back()
+        gates += why_dependency.gates(facts.dependency, self.alias, facts.at)
         if facts.due_at is not None:
             return Why(JobState.SCHEDULED, _ordered([self._not_due(), *gates]))
         quotas = self._quotas()
@@ -174,6 +171,9 @@ class _Asked:
 
     def _not_due(self) -> Gate:
         due_at = self.facts.due_at
+        if self.facts.needs_budget:
+            detail = f"It is due for another try; the retry budget of queue {self.queue.name} lets it through in turn."
+            return Gate("retry_wait", detail)
         if self.facts.reason == WaitReason.RETRY:
             return Gate("retry_wait", "An attempt failed; it is tried again then.", due_at)
         return Gate("not_due", "It is delayed until then.", due_at)
@@ -189,6 +189,9 @@ class _Asked:
             gates.append(Gate("paused", f"Queue {self.queue.name} is paused."))
         if facts.is_tenant_paused:
             gates.append(Gate("paused", "Its tenant is paused."))
+        if facts.gated_until is not None:
+            detail = f"Too many jobs of kind {facts.kind} of its tenant were poison: its lane is held back."
+            gates.append(Gate("paused", detail, facts.gated_until))
         if self._is_late:
             gates.append(Gate("deadline", "Its deadline has passed: it starts no more.", facts.deadline))
         return gates
@@ -266,8 +269,9 @@ class _Asked:
             return State.from_json(*stored) if self.own_tenant is None else State(), heads.fetchall()
 
         state, rows = sql.short_transaction(self.alias, read)
-        # A limited tenant's room is taken not to run out.
-        return state, claiming.heads_of(rows, {row[2]: [] for row in rows})
+        # The room of a limited tenant or dependency is taken not to run out.
+        endless = {row[-1]: sys.maxsize for row in rows if row[-1] is not None}
+        return state, claiming.heads_of(rows, {row[2]: [] for row in rows}, endless)
 
     def _head_params(self, part: Part, bands: list[int]) -> dict[str, Any]:
         facts = self.facts

@@ -12,6 +12,7 @@ from django.db import connections, transaction
 
 from dlq import states as dlq_states
 from jobqueue import states
+from jobqueue.policy.breaker import BreakerState
 from jobqueue.policy.types import State
 from jobsplatform import sql
 from tests import cast
@@ -99,12 +100,14 @@ STATE_WORDS = {
         dlq_states.SkipReason,
     )
     for word in choices.values
-}
+} | set(BreakerState)
 OTHER_WORDS = {
     "worker_crash",  # the error class of a lost lease, which no worker can say
     "message",  # the kind of the messages face
     "hex",
     "minute",
+    "second",
+    "true",  # a setting of the transaction
     "epoch",
     # why an enqueue is refused; jobqueue.enqueue turns each into an error
     "intake_paused",

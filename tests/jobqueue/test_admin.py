@@ -60,7 +60,16 @@ def test_every_list_and_every_row_has_a_page(model: type[Model]) -> None:
 def test_pages_to_add_answer_where_adding_is_possible(model: type[Model]) -> None:
     client = admin_cast.operator()
     response = client.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add"))
-    editable = {"Queue", "Quota", "JobKind", "Schedule", "Tenant", "ApiToken", "Membership"}
+    editable = {
+        "ApiToken",
+        "Dependency",
+        "JobKind",
+        "Membership",
+        "Queue",
+        "Quota",
+        "Schedule",
+        "Tenant",
+    }
     assert response.status_code == (200 if model.__name__ in editable else 403)
     admin_cast.checked(response)
 

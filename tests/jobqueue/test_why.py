@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 from jobqueue import policies, upkeep
 from jobqueue import why as module
 from jobqueue.ids import format_id
-from jobqueue.types import FLEET, Scope
-from jobqueue.why import Gate, Why
+from jobqueue.types import FLEET, Gate, Scope
+from jobqueue.why import Why
 from jobsplatform.errors import NotFound
 from tenants import registry
 from tests import cast

@@ -213,9 +213,11 @@ class _Offers:
         head = offer.tenants[tenant].pop()
         take = self._charged(memory, head, band, chosen) if self.is_costed else Take(head, band, chosen)
         memory.started(take)
-        if head.rooms:
-            for limit, _ in head.rooms:
-                self.rooms[limit] -= 1
+        for limit, _ in head.rooms:
+            self.rooms[limit] -= 1
+        if any(limit < 0 and self.rooms[limit] <= 0 for limit, _ in head.rooms):
+            self._settle_all()  # others share what is full now
+        elif head.rooms:
             for other in list(self.bands):
                 self._settle(other, tenant)
         elif not offer.tenants[tenant]:
@@ -229,6 +231,11 @@ class _Offers:
         for offer in self.by_band.values():
             offer.moved(head.tenant_id, after)
         return Take(head._replace(served_s=before), band, chosen, head.cost_s, after - before)
+
+    def _settle_all(self) -> None:
+        for band in list(self.bands):
+            for tenant in list(self.by_band[band].order):
+                self._settle(band, tenant)
 
     def _settle(self, band: int, tenant: int) -> None:
         """Drop what a limit keeps out from the front of a tenant's jobs, and the tenant when nothing is left."""

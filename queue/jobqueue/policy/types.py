@@ -65,8 +65,9 @@ class Policy:
 class Head(NamedTuple):
     """One job that a claim may take, with what its tenant may still have.
 
-    `rooms`: the starts that each of its tenant's limits leaves, by the limit's id. `cost_s`: what a start is charged
-    (running mean of its lane). `served_s`: the tenant's service in this queue so far, divided by its weight.
+    `rooms`: the starts that each of its tenant's limits leaves, by the limit's id; a negative id is a limit that
+    tenants share (a dependency's). `cost_s`: what a start is charged (running mean of its lane). `served_s`: the
+    tenant's service in this queue so far, divided by its weight.
     """
 
     lane_id: int

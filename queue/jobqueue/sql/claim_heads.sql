@@ -1,12 +1,14 @@
 -- claim_heads: what a claim may take now: from each band's cursor over active lanes.
 -- A bounded walk: at most `probes` lanes a band, and no more heads than the claim could use, so that the cost grows
--- with the limit and not with tenants or backlog. Lanes that can start nothing (paused, at a limit) are passed over:
--- they would only hide others. Nothing is locked here: of limited tenants `claim_rooms` has the last word.
+-- with the limit and not with tenants or backlog. Lanes that can start nothing (paused, at a limit, gated by poisons, a
+-- dependency that bears no more) are passed over: they would only hide others. Nothing is locked here: of limited tenants
+-- `claim_rooms` has the last word, of limited dependencies `dependency_rooms`.
 -- params: queue_id, claim_class, part, bands and after (one a band: the walk begins at this tenant; null: where the
 --   remembered state says), kinds, tenant_id, busy (tenants to pass over, or null), wanted (jobs),
 --   heads and probes (lanes a band with work, and at all), is_costed, now
 -- returns one row a lane: lane_id, band, tenant_id, kind, weight, cost_s, served_s, whether running is limited, and its
---   jobs as they stand: job_ids, positions, and how many of them are not fresh (those come first)
+--   jobs as they stand: job_ids, positions, and how many of them are not fresh (those come first); and the id of its
+--   dependency if that is limited
 -- plan: by index
 WITH {clock},
     here AS MATERIALIZED (
@@ -56,6 +58,7 @@ WITH {clock},
             WHERE coalesce(c.kind = ANY(%(kinds)s::text[]), true)
                 AND coalesce(c.tenant_id <> ALL(%(busy)s::bigint[]), true)
                 AND t.is_paused IS NOT TRUE
+                AND {lane_is_open}
                 AND (
                     EXISTS (
                         SELECT FROM queue_readyjob r
@@ -90,7 +93,12 @@ SELECT l.id, l.band, l.tenant_id, l.kind, l.share, coalesce(l.mean_ms, 1000) / 1
         + coalesce((SELECT sum(d.moved_s) FROM queue_servicedelta d
             WHERE d.queue_id = %(queue_id)s::bigint AND d.tenant_id = l.tenant_id), 0)
     ELSE 0 END,
-    l.is_full IS NOT NULL, h.ids, h.places, h.stale
+    l.is_full IS NOT NULL, h.ids, h.places, h.stale,
+    CASE WHEN l.dependency <> '' THEN (
+        SELECT d.id FROM queue_dependencystate d
+        WHERE d.name = l.dependency AND (d.max_running IS NOT NULL OR d.rate_per_s IS NOT NULL
+            OR d.ramp_from IS NOT NULL OR d.breaker <> 'closed')
+    ) END
 FROM lanes l
 CROSS JOIN LATERAL (
     SELECT array_agg(q.job_id) AS ids, array_agg(q.position) AS places,

@@ -53,8 +53,20 @@ WITH {clock},
         FROM clock
     ),
     ledger AS (
-        INSERT INTO queue_lanedelta (lane_id, at, started)
-        SELECT lane_id, min(claimed_at), count(*) FROM leased GROUP BY lane_id
+        INSERT INTO queue_lanedelta (lane_id, at, started, firsts)
+        SELECT lane_id, min(claimed_at), count(*), count(*) FILTER (WHERE attempt = 1) FROM leased GROUP BY lane_id
+        RETURNING lane_id, at, started
+    ),
+    calls AS (
+        SELECT lane_id, at, started, 0 AS succeeded, 0 AS failed, 0 AS overloaded, NULL::timestamptz AS overloaded_from
+        FROM ledger
+    ),
+    {called},
+    probing AS (
+        -- The one start of a half-open breaker; its row is held since `claim_limits`.
+        UPDATE queue_dependencystate d SET probe_job_id = s.job_id, probe_generation = s.generation
+        FROM calls c JOIN queue_lane l ON l.id = c.lane_id AND l.dependency <> '' JOIN leased s ON s.lane_id = l.id
+        WHERE d.name = l.dependency AND d.breaker = 'half_open' AND d.probe_job_id IS NULL
     )
 SELECT array_agg(job_id), array_agg(lane_id), array_agg(generation), array_agg(attempt), min(claimed_at),
     min(expires_at), min(max_run_at), %(token)b::bytea, array_agg(deadline), array_agg(reconcile), array_agg(checkpoint),

@@ -42,5 +42,11 @@ WITH {clock},
     ledger AS (
         INSERT INTO queue_lanedelta (lane_id, at, succeeded, service_ms)
         SELECT lane_id, min(at), count(*), sum(service_ms) FROM ended GROUP BY lane_id
-    )
+        RETURNING lane_id, at, succeeded
+    ),
+    calls AS (
+        SELECT lane_id, at, 0 AS started, succeeded, 0 AS failed, 0 AS overloaded, NULL::timestamptz AS overloaded_from
+        FROM ledger
+    ),
+    {called}
 SELECT ord, at, late FROM ended

@@ -57,8 +57,10 @@ WITH {clock},
             floor(extract(epoch FROM j.at - s.claimed_at) * 1000)::bigint AS service_ms
     ),
     waiting AS (
-        INSERT INTO queue_scheduledjob (job_id, {kept}, {counted}, due_at, position, reason)
-        SELECT job_id, {kept}, {counted}, next_at, NULL, 'retry' FROM ended WHERE led_to = 'scheduled'
+        INSERT INTO queue_scheduledjob (job_id, {kept}, {counted}, due_at, position, reason, budget_queue_id)
+        SELECT e.job_id, {e.kept}, {e.counted}, e.next_at, NULL, 'retry', l.queue_id
+        FROM ended e JOIN queue_lane l ON l.id = e.lane_id
+        WHERE e.led_to = 'scheduled'
     ),
     result AS (
         INSERT INTO queue_result ({result_columns})
@@ -78,5 +80,14 @@ WITH {clock},
         SELECT lane_id, min(at), count(*), count(*) FILTER (WHERE led_to = 'scheduled'),
             count(*) FILTER (WHERE led_to = 'dead'), sum(service_ms)
         FROM ended GROUP BY lane_id
-    )
+    ),
+    calls AS (
+        -- `permanent` says something of the payload and nothing of the dependency.
+        SELECT lane_id, min(at) AS at, 0 AS started, 0 AS succeeded,
+            count(*) FILTER (WHERE error_class <> 'permanent') AS failed,
+            count(*) FILTER (WHERE error_class = 'overload') AS overloaded,
+            max(claimed_at) FILTER (WHERE error_class = 'overload') AS overloaded_from
+        FROM ended GROUP BY lane_id
+    ),
+    {called}
 SELECT ord, led_to, next_at, reason, at, error_class, message, job_id, {kept}, {counted} FROM ended

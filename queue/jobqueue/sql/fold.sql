@@ -1,12 +1,12 @@
 -- fold: add the oldest ledger rows to their minutes.
 -- params: limit
--- returns how many rows were folded.  locks: ledger rows (SKIP LOCKED), then minutes in key order
+-- returns how many rows were folded.  locks: ledger rows (SKIP LOCKED), then minutes and seconds in key order
 WITH taken AS (
         DELETE FROM queue_lanedelta d
         USING (SELECT id FROM queue_lanedelta ORDER BY id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED) o
         WHERE d.id = o.id
         RETURNING d.lane_id, date_trunc('minute', d.at) AS minute, d.started, d.succeeded, d.failed, d.retried,
-            d.lease_lost, d.dead, d.service_ms
+            d.lease_lost, d.dead, d.service_ms, d.at, d.firsts, d.promoted
     ),
     folded AS (
         INSERT INTO queue_laneminute AS m (
@@ -20,5 +20,14 @@ WITH taken AS (
             failed = m.failed + excluded.failed, retried = m.retried + excluded.retried,
             lease_lost = m.lease_lost + excluded.lease_lost, dead = m.dead + excluded.dead,
             service_ms = m.service_ms + excluded.service_ms
+    ),
+    seconds AS (
+        INSERT INTO queue_queuesecond AS s (queue_id, second, firsts, retries)
+        SELECT l.queue_id, date_trunc('second', t.at), sum(t.firsts), sum(t.promoted)
+        FROM taken t JOIN queue_lane l ON l.id = t.lane_id
+        WHERE t.firsts > 0 OR t.promoted > 0
+        GROUP BY 1, 2 ORDER BY 1, 2
+        ON CONFLICT (queue_id, second) DO UPDATE SET
+            firsts = s.firsts + excluded.firsts, retries = s.retries + excluded.retries
     )
 SELECT count(*) FROM taken

@@ -1,10 +1,18 @@
--- lane_sweep: wake lanes that hold work, put those to sleep that held none for a while.
+-- lane_sweep: wake lanes that hold work that may start, put those to sleep that held none for a while, or that a breaker
+-- or poisons hold back.
 -- params: idle_s
 -- returns how many lanes changed.  locks: lane rows in id order, SKIP LOCKED
 -- plan: by index
 WITH judged AS MATERIALIZED (
-        SELECT l.id, l.is_active, EXISTS (SELECT FROM queue_readyjob r WHERE r.lane_id = l.id) AS holds_work
+        SELECT l.id, g.is_gated,
+            NOT g.is_gated AND EXISTS (SELECT FROM queue_readyjob r WHERE r.lane_id = l.id) AS holds_work
         FROM queue_lane l
+        CROSS JOIN LATERAL (
+            SELECT coalesce(l.gated_until > clock_timestamp(), false) OR l.dependency <> '' AND EXISTS (
+                SELECT FROM queue_dependencystate d
+                WHERE d.name = l.dependency AND (d.breaker = 'open' OR d.is_held_open)
+            ) AS is_gated
+        ) g
     ),
     changing AS MATERIALIZED (
         SELECT l.id, j.holds_work
@@ -12,7 +20,7 @@ WITH judged AS MATERIALIZED (
         WHERE (j.holds_work AND NOT l.is_active)
             OR (j.holds_work AND l.used_at < clock_timestamp() - %(idle_s)s::int * interval '0.5 second')
             OR (NOT j.holds_work AND l.is_active
-                AND l.used_at < clock_timestamp() - %(idle_s)s::int * interval '1 second')
+                AND (j.is_gated OR l.used_at < clock_timestamp() - %(idle_s)s::int * interval '1 second'))
         ORDER BY l.id
         FOR UPDATE OF l SKIP LOCKED
     ),

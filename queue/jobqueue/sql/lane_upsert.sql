@@ -1,6 +1,7 @@
 -- lane_upsert: the lanes of these keys, made where they are new.
 -- params: queue_ids, priorities, tenant_ids, kinds, dependencies (one key a position); now
 -- returns lane_id and its key.  locks: the new rows, in key order
+-- A dependency that is named for the first time gets a state without limits.
 -- plan: by index
 WITH {clock},
     asked AS MATERIALIZED (
@@ -17,6 +18,11 @@ WITH {clock},
         ORDER BY a.queue_id, a.priority, a.tenant_id, a.kind, a.dependency
         ON CONFLICT DO NOTHING
         RETURNING id, queue_id, priority, tenant_id, kind, dependency
+    ),
+    named AS (
+        INSERT INTO queue_dependencystate (name)
+        SELECT DISTINCT m.dependency FROM made m WHERE m.dependency <> '' ORDER BY m.dependency
+        ON CONFLICT DO NOTHING
     )
 SELECT id, queue_id, priority, tenant_id, kind, dependency FROM made
 UNION ALL

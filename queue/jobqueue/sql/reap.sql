@@ -73,5 +73,13 @@ WITH {clock},
         INSERT INTO queue_lanedelta (lane_id, at, lease_lost, dead, service_ms)
         SELECT lane_id, min(at), count(*), count(*) FILTER (WHERE led_to = 'dead'), sum(service_ms)
         FROM ended GROUP BY lane_id
-    )
+    ),
+    calls AS (
+        -- A call that was begun and never came back has failed.
+        SELECT lane_id, min(at) AS at, 0 AS started, 0 AS succeeded, count(error_class) AS failed, 0 AS overloaded,
+            NULL::timestamptz AS overloaded_from
+        FROM ended GROUP BY lane_id
+    ),
+    {called},
+    {poison_marks}
 SELECT 0 AS ord, led_to, NULL AS next_at, reason, at, error_class, message, job_id, {kept}, {counted} FROM ended

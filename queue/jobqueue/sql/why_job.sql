@@ -4,10 +4,12 @@
 -- plan: by index
 WITH {clock},
     waits AS MATERIALIZED (
-        SELECT lane_id, fresh, position, deadline, NULL::timestamptz AS due_at, NULL::text AS reason
+        SELECT lane_id, fresh, position, deadline, NULL::timestamptz AS due_at, NULL::text AS reason,
+            NULL::bigint AS budget_queue_id
         FROM queue_readyjob WHERE job_id = %(job_id)s::bigint
         UNION ALL
-        SELECT lane_id, NULL, NULL, deadline, due_at, reason FROM queue_scheduledjob WHERE job_id = %(job_id)s::bigint
+        SELECT lane_id, NULL, NULL, deadline, due_at, reason, budget_queue_id
+        FROM queue_scheduledjob WHERE job_id = %(job_id)s::bigint
     )
 SELECT w.fresh, w.position, w.deadline, w.due_at, w.reason, l.queue_id, l.priority, l.tenant_id, l.kind,
     p.is_dispatch_paused, coalesce(t.is_paused, false) AS is_tenant_paused,
@@ -18,7 +20,8 @@ SELECT w.fresh, w.position, w.deadline, w.due_at, w.reason, l.queue_id, l.priori
         WHERE k.queue_id = l.queue_id AND k.priority >= l.priority AND k.kind = l.kind
             AND (s.token_id IS NULL OR k.tenant_id = l.tenant_id)
     ) AS is_capable,
-    clock.at
+    clock.at, l.dependency, CASE WHEN l.gated_until > clock.at THEN l.gated_until END,
+    w.budget_queue_id IS NOT NULL AND w.due_at <= clock.at
 FROM waits w
 CROSS JOIN clock
 JOIN queue_lane l ON l.id = w.lane_id

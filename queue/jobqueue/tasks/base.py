@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from django.core.checks import CheckMessage, Error
 from django.db import connections
 
+from jobqueue.declarations import KIND
 from jobqueue.tasks import catalogue, priorities, results
 from jobqueue.tasks.framework import BaseTaskBackend, InvalidTask, TaskResult, task_enqueued
 from jobqueue.tasks.task import QueueTask
-from jobqueue.worker.registry import KIND
 
 ATTEMPTS_MAX = 100
 

@@ -7,9 +7,9 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from jobqueue.declarations import KIND
 from jobqueue.limits import PAYLOAD_BYTES_MAX
 from jobqueue.worker.documents import encode
-from jobqueue.worker.registry import KIND
 
 _OTHER = re.compile(r"[^a-z0-9._-]")
 _TAIL_CHARS: Final = 51  # with a hyphen and a hash of 12 digits: the 64 that a kind may have

@@ -25,6 +25,9 @@ class _Backing:
     def save_checkpoint(self, job: JobContext, text: str) -> None:
         raise AssertionError
 
+    def note_done(self, job: JobContext) -> None:
+        raise AssertionError
+
     def queue_name(self, queue_id: int) -> str:
         return "default"
 

@@ -1,8 +1,8 @@
-"""`manage.py rundispatcher`: promotes due jobs, fires schedules, folds the ledger into rollups, retires empty lanes."""
+"""`manage.py rundispatcher`: promotes due jobs, fires schedules, judges dependencies, folds the ledger."""
 
 from collections.abc import Sequence
 
-from jobqueue import hooks, upkeep
+from jobqueue import dependencies, hooks, judging, upkeep
 from jobqueue.schedules import firing, register
 from jobsplatform.loop import LoopCommand, Pass
 
@@ -21,6 +21,8 @@ class Command(LoopCommand):
             Pass("promote", lambda: upkeep.promote(PROMOTE_LIMIT), interval_s=0.1, full=PROMOTE_LIMIT),
             Pass("fire", lambda: firing.fire(FIRE_LIMIT), interval_s=0.5, full=FIRE_LIMIT // 4),
             Pass("sync_schedules", register.sync, interval_s=5),
+            Pass("judge_dependencies", judging.judge, interval_s=0.25),
+            Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),

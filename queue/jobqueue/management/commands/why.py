@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from jobqueue.ids import parse_id
-from jobqueue.types import FLEET
-from jobqueue.why import Gate, Why, why
+from jobqueue.types import FLEET, Gate
+from jobqueue.why import Why, why
 from jobsplatform.commands import VerbCommand
 from jobsplatform.instants import format_instant
 

@@ -1,0 +1,202 @@
+"""Dependencies as operators see and change them: settings in control, told to the shards; where each stands.
+
+A name that nobody has set is made on its shard at its first use, with defaults: no limit, no rate, a breaker. Over
+several shards a limit or a rate is split, so that their sum is what was set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, transaction
+
+from jobqueue import judging
+from jobqueue.models import Dependency, DependencySettings
+from jobqueue.policy.limit import window_s
+from jobsplatform import database, sql
+from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
+from tenants import audit
+
+SETTINGS: Final = tuple(f.name for f in DependencySettings._meta.get_fields() if f.name != "is_held_open")
+SHARED: Final = ("max_running", "rate_burst", "ramp_per_s")  # whole numbers of which each shard gets a share
+RATE_WINDOW_SECONDS_MAX: Final = 3_600  # calls are kept that long
+ADOPTED_MAX: Final = 1_000  # names that one pass makes known to control
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a dependency stands on one shard. `calls` and `failures` are those of the breaker's window."""
+
+    shard: int
+    name: str
+    version: int
+    breaker: str
+    probe_at: datetime | None
+    probe_job_id: int | None
+    ramp_from: datetime | None
+    limit_now: float | None
+    is_held_open: bool
+    running: int
+    calls: int
+    failures: int
+    at: datetime
+
+
+# Reading
+
+
+def standings(name: str | None = None, now: datetime | None = None) -> list[Standing]:
+    """Where every dependency (or one) stands, by name and shard."""
+    found = [
+        Standing(shard, *row)
+        for shard, alias in database.aliases().items()
+        for row in sql.rows("jobqueue/dependency_states", {"name": name, "now": now}, alias=alias)
+    ]
+    return sorted(found, key=lambda standing: (standing.name, standing.shard))
+
+
+def settings_of(name: str) -> Dependency:
+    """What control has set. Raises NotFound for a name that no one has set and no pass has met yet."""
+    try:
+        return Dependency.objects.get(name=name)
+    except Dependency.DoesNotExist:
+        raise NotFound(f"There is no dependency {name!r}.") from None
+
+
+# Changing
+
+
+def set_dependency(name: str, settings: Mapping[str, Any], *, actor: str, reason: str = "") -> Dependency:
+    """Change settings, making the dependency where it is new; each shard that was reached uses them. Raises Invalid."""
+    unknown = [key for key in settings if key not in SETTINGS]
+    if unknown:
+        raise Invalid.at(f"/{unknown[0]}", f"{unknown[0]} is not a setting; there are {', '.join(SETTINGS)}.")
+    with transaction.atomic():
+        dependency = _locked(name)
+        before = {key: getattr(dependency, key) for key in settings}
+        for key, value in settings.items():
+            setattr(dependency, key, value)
+        _clean(dependency)
+        _save(dependency)
+        details = {"before": before, "after": dict(settings)}
+        audit.record("dependency.set", f"dependency:{name}", actor=actor, reason=reason, details=details)
+    _require_reached(push(dependency))
+    return dependency
+
+
+def open_breaker(name: str, *, actor: str, reason: str = "") -> None:
+    """Start nothing that needs it, and probe nothing, until `close_breaker`."""
+    _hold(name, held=True, actor=actor, reason=reason)
+
+
+def close_breaker(name: str, *, actor: str, reason: str = "", now: datetime | None = None) -> None:
+    """Let it go on, ramping up; its breaker judges again by calls from now on."""
+    dependency = _hold(name, held=False, actor=actor, reason=reason)
+    for alias in database.aliases().values():
+        judging.close(alias, dependency.name, now=now)
+
+
+def _hold(name: str, *, held: bool, actor: str, reason: str) -> Dependency:
+    with transaction.atomic():
+        dependency = _locked(name)
+        if dependency._state.adding and not standings(name):
+            raise NotFound(f"There is no dependency {name!r}.")
+        _clean(dependency)
+        dependency.is_held_open = held
+        _save(dependency)
+        verb = "open" if held else "close"
+        audit.record(f"dependency.{verb}", f"dependency:{name}", actor=actor, reason=reason)
+    _require_reached(push(dependency))
+    return dependency
+
+
+def _locked(name: str) -> Dependency:
+    """The row, locked; for a name without one a new row, not saved."""
+    return Dependency.objects.select_for_update().filter(name=name).first() or Dependency(
+        name=name, version=0
+    )
+
+
+def _save(dependency: Dependency) -> None:
+    """Save the locked row as its next version."""
+    dependency.version += 1
+    dependency.save(force_insert=dependency._state.adding)
+
+
+def _clean(dependency: Dependency) -> None:
+    """Raises Invalid naming each setting that is out of its bounds."""
+    try:
+        dependency.full_clean(validate_unique=False)
+    except ValidationError as error:
+        raise Invalid(
+            errors=[
+                FieldError(f"/{key}", "invalid", f"{key}: {texts[0]}")
+                for key, texts in error.message_dict.items()
+            ]
+        ) from error
+    _check_rate(dependency)
+    shards = len(database.aliases())
+    if dependency.max_running is not None and dependency.max_running < shards:
+        raise Invalid.at("/max_running", f"max_running is at least 1 a shard, and there are {shards}.")
+
+
+def _check_rate(dependency: Dependency) -> None:
+    if dependency.rate_per_s is None:
+        if dependency.rate_burst is not None:
+            raise Invalid.at("/rate_burst", "rate_burst needs rate_per_s.")
+        return
+    if window_s(dependency.rate_per_s, dependency.rate_burst) > RATE_WINDOW_SECONDS_MAX:
+        detail = (
+            f"rate_burst / rate_per_s is at most {RATE_WINDOW_SECONDS_MAX} s: so far back calls are counted."
+        )
+        raise Invalid.at("/rate_burst", detail)
+
+
+# Telling the shards
+
+
+def push(dependency: Dependency) -> list[int]:
+    """Tell every shard its share, never an older version over a newer. Returns shards that were not reached."""
+    unreached = []
+    aliases = database.aliases()
+    for index, (number, alias) in enumerate(sorted(aliases.items())):
+        try:
+            params = share(dependency, index, len(aliases))
+            sql.rows("jobqueue/dependency_push", params, alias=alias, writes=True)
+        except (DatabaseError, JobsPlatformError):
+            unreached.append(number)
+    return unreached
+
+
+def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
+    """What one of so many shards is told: rates are split evenly, whole numbers with the rest to the first."""
+    params = {name: getattr(dependency, name) for name in (*SETTINGS, "name", "version", "is_held_open")}
+    for name in SHARED:
+        if params[name] is not None:
+            whole, rest = divmod(params[name], shards)
+            params[name] = max(1, whole + (index < rest))
+    if params["rate_per_s"] is not None:
+        params["rate_per_s"] /= shards
+    return params
+
+
+def adopt() -> int:
+    """Make names that shards met known to control, and tell shards what they missed. Returns how many of both."""
+    found = standings()
+    versions = dict(Dependency.objects.values_list("name", "version"))
+    new = sorted({standing.name for standing in found} - versions.keys())[:ADOPTED_MAX]
+    Dependency.objects.bulk_create([Dependency(name=name) for name in new], ignore_conflicts=True)
+    behind = {standing.name for standing in found if standing.version < versions.get(standing.name, 1)}
+    for dependency in Dependency.objects.filter(name__in=behind):
+        push(dependency)
+    return len(new) + len(behind)
+
+
+def _require_reached(unreached: list[int]) -> None:
+    if unreached:
+        shards = ", ".join(map(str, unreached))
+        raise Unavailable(f"The change is stored, but these shards were not reached: {shards}. Repeat it.")

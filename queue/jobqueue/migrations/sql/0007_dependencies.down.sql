@@ -1,0 +1,2 @@
+-- Nothing: the tables go with their models.
+SELECT 1;
