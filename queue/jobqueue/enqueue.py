@@ -248,6 +248,9 @@ class _Intake:
     def _check_by_memory(self) -> None:
         """Check jobs by what this process remembers of their kinds; whatever fails is for a fresh look."""
         for index, (job, _) in enumerate(self.batch):
+            if (refusal := kinds.built_in_refusal(job.kind, job.payload)) is not None:
+                self.refused[index] = refusal
+                continue
             kind = kinds.remembered(job.kind, alias=self.alias)
             if kind is not None and _refusal(job, kind) is None:
                 self._apply(index, kind)

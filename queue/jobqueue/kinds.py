@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from jobqueue import policies
 from jobqueue.declarations import MESSAGE, Declaration, Declared
 from jobqueue.models import JobKind, KindRow
 from jobqueue.payloads import BadSchema, Checker
+from jobqueue.posting import payload as posting
 from jobsplatform import database, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
@@ -50,7 +51,17 @@ _known: dict[tuple[str, str], Kind] = {}  # (alias, kind)
 _queues: tuple[float, dict[str, str]] = (0.0, {})  # until when; kind → queue
 
 
+# Kinds of ours whose payloads need more than a schema can say.
+_BUILT_IN: Final[Mapping[str, Callable[[str | None], Invalid | None]]] = {posting.KIND: posting.refusal}
+
+
 # Checking
+
+
+def built_in_refusal(kind: str, payload: str | None) -> Invalid | None:
+    """Why no job of a built-in kind may have this payload (None: it is a reference)."""
+    check = _BUILT_IN.get(kind)
+    return None if check is None else check(payload)
 
 
 def remembered(kind: str, *, alias: str) -> Kind | None:
@@ -77,6 +88,8 @@ def check_payload(kind: str, payload: str, *, alias: str | None = None) -> None:
 
     `alias`: the shard that is asked what the schema is; without it, the first.
     """
+    if (refusal := built_in_refusal(kind, payload)) is not None:
+        raise refusal
     shards = database.aliases()
     found = load([kind], alias=shards[min(shards)] if alias is None else alias).get(kind)
     refusal = None if found is None or found.checker is None else found.checker.refusal(payload)

@@ -12,7 +12,7 @@ from jobqueue.limits import PAYLOAD_BYTES_MAX
 from jobqueue.posting import target
 from jobqueue.posting.target import Target
 from jobsplatform import strictjson
-from jobsplatform.errors import FieldError, Invalid
+from jobsplatform.errors import FieldError, Invalid, TooLarge
 from jobsplatform.fields import Fault, Field, Json, Number, Schema
 from jobsplatform.shapes import Shape
 
@@ -87,7 +87,7 @@ class Call:
 
 
 def read(payload: str | None) -> Call:
-    """The call that a payload's JSON text describes. Raises Invalid with pointers into the payload."""
+    """The call that a payload's JSON text describes. Raises Invalid with pointers into the payload, TooLarge."""
     if payload is None:
         raise Invalid(errors=[FieldError("", "type", "Must be an object, not a payload_ref.")])
     result = SHAPE.check(strictjson.read(payload.encode(), SHAPE.template))
@@ -95,3 +95,15 @@ def read(payload: str | None) -> Call:
         raise refusal
     values = result.values
     return Call(values["url"], values["body"], values["headers"] or {}, values["timeout_s"])
+
+
+def refusal(payload: str | None) -> Invalid | None:
+    """Why no job of this kind may have that payload (None: a reference), with pointers into the request."""
+    try:
+        read(payload)
+    except Invalid as error:
+        named = [FieldError(f"/payload{one.pointer}", one.code, one.detail) for one in error.errors]
+        return Invalid(errors=named)
+    except TooLarge as error:
+        return Invalid.at("/payload/body", error.detail)
+    return None

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobqueue import JobContext, Overload, Permanent, Transient, Uncertain
+from jobqueue import JobContext, NotDone, Overload, Permanent, Transient, Uncertain
+from jobqueue.enqueue import enqueue
 from jobqueue.posting import kind, payload
 from jobqueue.posting.exchange import Answer
+from jobqueue.worker import registry
 from jobsplatform.errors import Invalid
 from tenants import signing
 from tests import cast
@@ -86,6 +88,37 @@ def test_a_payload_that_cannot_be_sent_names_its_fault(text: str, pointer: str) 
     with pytest.raises(Invalid) as refused:
         payload.read(text)
     assert [error.pointer for error in refused.value.errors] == [pointer]
+
+
+def test_a_job_that_could_never_be_sent_is_refused_when_it_is_made() -> None:
+    refused, accepted = enqueue(
+        [
+            cast.new_job(kind=payload.KIND, payload='{"url": "https://10.0.0.1/"}'),
+            cast.new_job(kind=payload.KIND, payload='{"url": "https://example.org/"}'),
+        ]
+    )
+    assert isinstance(refused, Invalid)
+    assert [error.pointer for error in refused.errors] == ["/payload/url"]
+    cast.accepted(accepted)
+
+
+def test_a_payload_elsewhere_is_refused_too() -> None:
+    [refused] = enqueue([cast.new_job(kind=payload.KIND, payload=None, payload_ref="s3://b/k")])
+    assert isinstance(refused, Invalid)
+
+
+def test_a_correction_is_held_to_the_same_rules() -> None:
+    job_id = cast.buried(kind=payload.KIND, payload='{"url": "https://example.org/"}', max_attempts=1)
+    with pytest.raises(Invalid):
+        cast.correct(job_id, payload='{"url": "https://10.0.0.1/"}')
+
+
+def test_a_call_whose_answer_was_lost_is_made_again() -> None:
+    declared = registry.declared_of(payload.KIND)
+    assert declared is not None
+    assert declared.declaration.external_effects
+    assert declared.reconcile is not None
+    assert isinstance(declared.reconcile(job("{}")), NotDone)
 
 
 def test_a_payload_that_cannot_be_sent_is_a_permanent_failure() -> None:
