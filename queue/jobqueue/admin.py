@@ -924,4 +924,4 @@ def _page_admin() -> admin.ModelAdmin[Any]:
     return admin.site.get_model_admin(Job)
 
 
-from jobqueue import policyadmin  # noqa: E402, F401  # its screens are found with these
+from jobqueue import admin_policies  # noqa: E402, F401  # its screens are found with these

@@ -23,7 +23,7 @@ ABOVE = {
     "jobqueue": {"dlq"},
     "dlq": set(),
 }
-EDGES = ("api", "admin", "management")
+EDGES = ("api", "admin", "management")  # admin_… is a part of the admin
 # Programs that put the parts together; they are nobody's library.
 PROGRAMS = {"jobqueue.demo", "jobqueue.bench", "jobqueue.receiver"}
 # A body has one set of rules, whoever sends it: these read a form, a line or a file by the rules of the API's body.
@@ -63,8 +63,9 @@ def _is_under(module: str, roots: tuple[str, ...] | set[str]) -> bool:
 
 
 def _edge_of(module: str) -> str | None:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] in PACKAGES and parts[1] in EDGES else None
+    package, _, rest = module.partition(".")
+    name = rest.split(".")[0].split("_")[0]
+    return name if package in PACKAGES and name in EDGES else None
 
 
 def _reads_a_body(module: str, imported: str) -> bool:
