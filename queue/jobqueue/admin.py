@@ -1001,4 +1001,4 @@ def _page_admin() -> admin.ModelAdmin[Any]:
 
 
 # Their screens are in modules of their own; Django finds them through this one.
-from jobqueue import admin_dependencies, admin_schedules, policyadmin  # noqa: E402, F401
+from jobqueue import admin_dependencies, admin_policies, admin_schedules  # noqa: E402, F401

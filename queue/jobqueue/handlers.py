@@ -29,7 +29,7 @@ CALL_SECONDS_MAX: Final = 5
 SLEEP_SECONDS_MAX: Final = 300
 GRANT_SALT: Final = "jobqueue.text.index"
 
-handler(payload.KIND, external_effects=True, reconcile=kind.resolve)(kind.post)
+handler(payload.KIND, external_effects=True, reconcile=safe_to_repeat)(kind.post)
 
 
 # text.index

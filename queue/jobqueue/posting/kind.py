@@ -16,7 +16,7 @@ from django.conf import settings
 from jobqueue.posting import exchange, payload, target
 from jobqueue.posting.exchange import Answer
 from jobqueue.worker.context import JobContext
-from jobqueue.worker.outcomes import NotDone, Overload, Permanent, Transient, Uncertain
+from jobqueue.worker.outcomes import Overload, Permanent, Transient, Uncertain
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
 from tenants import signing
@@ -56,11 +56,6 @@ def post(job: JobContext) -> dict[str, object]:
         "is_cut": answer.is_cut,
         "took_ms": round((time.monotonic() - began) * 1_000),
     }
-
-
-def resolve(job: JobContext) -> NotDone:
-    """What becomes of a call whose answer was lost: it is made again, and the receiver tells by the key."""
-    return NotDone()
 
 
 def _call(job: JobContext) -> payload.Call:
