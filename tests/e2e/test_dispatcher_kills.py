@@ -29,7 +29,7 @@ def _clock() -> datetime:
 
 def _fires() -> list[tuple[int, int]]:
     """How many fires and how many jobs there are."""
-    return cast.read("SELECT count(*), count(DISTINCT job_id) FROM queue_schedulefire")  # type: ignore[return-value]
+    return cast.read("SELECT count(*), count(DISTINCT job_id) FROM queue_schedulefire")
 
 
 @pytest.mark.slow
