@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobqueue import policies, upkeep
+from jobqueue import fsck, policies, upkeep
 from jobqueue.schedule_models import ScheduleFire, ScheduleRow
 from jobqueue.schedules import firing, register, runs
 from jobqueue.types import FLEET
@@ -341,6 +341,16 @@ def test_a_lapsed_lease_comes_back_beside_a_newer_run() -> None:
 
 
 # History
+
+
+def test_fsck_finds_no_fault_in_what_schedules_made() -> None:
+    for changes in ({}, {"overlap": "skip"}, {"missed": "all"}):
+        schedule = made(next_at=NOON, **changes)
+        runs.run_now(schedule.id, scope=FLEET, actor=cast.OPS, now=NOON)
+    for hours in range(4):
+        tick(NOON + hours * HOUR)
+    assert count_jobs() > 6
+    assert list(fsck.check()) == []
 
 
 def test_old_fires_are_forgotten_and_the_schedule_stays_where_it_is() -> None:

@@ -42,6 +42,7 @@ class Command(VerbCommand):
             ("delete", "remove it; jobs that it made stay", True),
         ):
             action = actions.add_parser(name, help=text, allow_abbrev=False)
+            action.error = lambda message: parser.error(message)  # type: ignore[method-assign]  # in one line
             action.add_argument("--tenant", required=True, metavar="SLUG")
             if takes_one:
                 action.add_argument("schedule", metavar="SCHEDULE", help="its id or its name")
