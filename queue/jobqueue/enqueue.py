@@ -117,10 +117,16 @@ def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int], unkeyed_on: str | 
     placed: dict[str, list[int]] = {}
     unkeyed = unkeyed_on or random.choice(aliases)
     for index in indexes:
-        job = jobs[index]
-        alias = unkeyed if job.request_key is None else aliases[content.slot(job.identity) % len(aliases)]
-        placed.setdefault(alias, []).append(index)
+        placed.setdefault(home_of(jobs[index], unkeyed), []).append(index)
     return placed
+
+
+def home_of(job: NewJob, unkeyed_on: str) -> str:
+    """The shard that takes `job`: the one of its key, or `unkeyed_on` for one without."""
+    if job.request_key is None:
+        return unkeyed_on
+    aliases = list(database.aliases().values())
+    return aliases[content.slot(job.identity) % len(aliases)]
 
 
 def _repeat(first: Outcome, same_content: bool) -> Outcome:
