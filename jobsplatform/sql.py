@@ -141,13 +141,16 @@ def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool)
 def planner_kept(alias: str) -> Iterator[None]:
     """Put back what statements by index set, for callers whose transaction on `alias` goes on with their own queries.
 
-    Nothing is put back where an exception has spoilt the transaction: its end undoes the settings too.
+    Nothing is put back where an error has spoilt the transaction: its end undoes the settings too.
     """
     with translated(alias, writes=False) as connection:
         found = _fetch(connection.execute(_READ_SETTINGS))[0]
-    yield
-    with translated(alias, writes=False) as connection:
-        connection.execute(_RESTORE_SETTINGS, found)
+    try:
+        yield
+    finally:
+        if not connections[alias].needs_rollback:
+            with translated(alias, writes=False) as connection:
+                connection.execute(_RESTORE_SETTINGS, found)
 
 
 def _fetch(cursor: psycopg.Cursor[Row]) -> list[Row]:

@@ -127,10 +127,13 @@ def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int], unkeyed_on: str | 
     placed: dict[str, list[int]] = {}
     unkeyed = unkeyed_on or random.choice(aliases)
     for index in indexes:
-        job = jobs[index]
-        alias = unkeyed if job.request_key is None else alias_of_key(job)
-        placed.setdefault(alias, []).append(index)
+        placed.setdefault(home_of(jobs[index], unkeyed), []).append(index)
     return placed
+
+
+def home_of(job: NewJob, unkeyed_on: str) -> str:
+    """The database that takes `job`: the one of its key, or `unkeyed_on` for one without."""
+    return unkeyed_on if job.request_key is None else alias_of_key(job)
 
 
 def alias_of_key(job: NewJob) -> str:

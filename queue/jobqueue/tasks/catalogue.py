@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -21,21 +22,25 @@ from jobqueue.tasks.framework import Task
 def tasks_of(names: Sequence[str] | None) -> Mapping[str, Any]:
     """Module path → task, of the modules of these names; None: `tasks` of every installed app, with its submodules.
 
-    Read anew at each call, the modules' import aside. Raises ImportError for a module that cannot be imported.
+    The modules are looked for once. Raises ImportError for one that cannot be imported.
     """
     found: dict[str, Any] = {}
-    for module in _modules(names):
+    apps.check_apps_ready()
+    for module in _modules(None if names is None else tuple(names), tuple(apps.app_configs)):
         found.update((one.module_path, one) for one in vars(module).values() if isinstance(one, Task))
     return found
 
 
-def _modules(names: Sequence[str] | None) -> Iterator[ModuleType]:
+@cache
+def _modules(names: tuple[str, ...] | None, labels: tuple[str, ...]) -> tuple[ModuleType, ...]:
+    """`labels` of the installed apps are there for the memory: other apps are another answer."""
     if names is not None:
-        yield from map(import_module, names)
-        return
+        return tuple(map(import_module, names))
+    found: list[ModuleType] = []
     for app in apps.get_app_configs():
         if app.name != "jobqueue" and app.module is not None and module_has_submodule(app.module, "tasks"):
-            yield from _with_submodules(import_module(f"{app.name}.tasks"))
+            found += _with_submodules(import_module(f"{app.name}.tasks"))
+    return tuple(found)
 
 
 def _with_submodules(module: ModuleType) -> Iterator[ModuleType]:

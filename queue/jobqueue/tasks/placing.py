@@ -26,7 +26,7 @@ LOCK_WAIT = "1s"  # for a lane that another session is making; then the caller's
 def store(job: NewJob) -> Outcome:
     """Accept one job; a refusal is a value. Raises UnknownOutcome, Unavailable."""
     alias = open_shard()
-    if alias is None:
+    if alias is None or intake.home_of(job, alias) != alias:
         return intake.enqueue([job])[0]
     with sql.planner_kept(alias):
         _open_lane(job.lane, alias)

@@ -10,7 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from jobqueue import reads
-from jobqueue.states import AttemptOutcome
+from jobqueue.states import AttemptOutcome, State
 from jobqueue.tasks import calls, results, texts
 from jobqueue.tasks.base import Backend
 from jobqueue.tasks.framework import (
@@ -63,7 +63,10 @@ class Runner:
         return value
 
     def _begin(self, job: JobContext) -> tuple[Any, TaskResult[Any]]:
-        """The task and its result so far. Raises Permanent for a payload that does not call this task."""
+        """The task and its result so far.
+
+        Raises Permanent for a payload that does not call this task, Release while the database cannot tell.
+        """
         call = calls.load(job.payload_text)
         if call is None or call.path != self.path:
             raise Permanent(f'the payload must be {{"task": "{self.path}", "args": […], "kwargs": {{…}}}}')
@@ -72,16 +75,7 @@ class Runner:
             raise Transient(f"this worker has no task {self.path} any more")
         told = task.using(priority=call.priority, queue_name=job.queue)
         result = results.fresh(told, call.args, call.kwargs, backend=self.backend.alias)
-        view = reads.job(job.lease.job_id, scope=FLEET) if job.generation > 1 else None
-        earlier = [] if view is None else _earlier(job)
-        facts = results.JobFacts(
-            id=job.job_id,
-            state="running",
-            created_at=job.lease.claimed_at if view is None else view.created_at,
-            finished_at=None,
-            attempts=[*earlier, _Now(whoami.worker, job.lease.claimed_at)],
-        )
-        return task, results.fill(result, facts)
+        return task, results.fill(result, _facts(job))
 
     def _call(self, task: Any, result: TaskResult[Any], job: JobContext) -> object:
         if task.takes_context:
@@ -103,6 +97,19 @@ class _Now:
     outcome: str | None = None
     error_class: str | None = None
     message: str | None = None
+
+
+def _facts(job: JobContext) -> results.JobFacts:
+    """What is known before this attempt. A task never runs with a history that could not be read."""
+    try:
+        created_at = reads.job(job.lease.job_id, scope=FLEET).created_at
+        earlier = _earlier(job) if job.generation > 1 else []
+    except JobsPlatformError as error:
+        raise Release from error
+    now = _Now(whoami.worker, job.lease.claimed_at)
+    return results.JobFacts(
+        id=job.job_id, state=State.RUNNING, created_at=created_at, finished_at=None, attempts=[*earlier, now]
+    )
 
 
 def _earlier(job: JobContext) -> list[reads.AttemptView]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue import Overload, Permanent, Release, Uncertain
+from jobqueue import Overload, Permanent, Release, Uncertain, reads
 from jobqueue.ids import parse_id
 from jobqueue.tasks.framework import (
     Task,
@@ -19,6 +19,7 @@ from jobqueue.tasks.framework import (
     task_started,
 )
 from jobqueue.worker import registry
+from jobsplatform.errors import Unavailable
 from tests import cast
 from tests.tasks_cast import Site
 
@@ -192,6 +193,26 @@ def test_a_backoff_that_fails_leaves_the_queue_s(acting: Any) -> None:
 def test_a_task_knows_its_result_so_far(acting: Any) -> None:
     result = acting(lambda context: [context.task_result.id, context.task_result.status, context.attempt])
     assert result.return_value == [result.id, "RUNNING", 1]
+
+
+def test_a_task_knows_when_it_was_enqueued(acting: Any) -> None:
+    result = acting(lambda context: context.task_result.enqueued_at.isoformat())
+    assert result.return_value == result.enqueued_at.isoformat()
+
+
+def test_a_task_whose_history_cannot_be_read_is_given_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = parse_id(site.tasks.add.enqueue(1, 2).id)
+    cast.release(cast.claim_one(now=None))
+
+    def away(*_: Any, **__: Any) -> None:
+        raise Unavailable
+
+    monkeypatch.setattr(reads, "attempts", away)
+    site.work()
+    assert [row["outcome"] for row in cast.rows("queue_attempt", job_id)] == ["released", "released"]
+    assert cast.place(job_id) == "readyjob"
 
 
 def test_a_task_can_reach_its_job(acting: Any) -> None:
