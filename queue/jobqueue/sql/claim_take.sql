@@ -63,7 +63,7 @@ WITH {clock},
     ),
     {called},
     probing AS (
-        -- The one start of a half-open breaker; its row is held since `claim_limits`.
+        -- The one start of a half-open breaker; its row is held since `dependency_hold`.
         UPDATE queue_dependencystate d SET probe_job_id = s.job_id, probe_generation = s.generation
         FROM calls c JOIN queue_lane l ON l.id = c.lane_id AND l.dependency <> '' JOIN leased s ON s.lane_id = l.id
         WHERE d.name = l.dependency AND d.breaker = 'half_open' AND d.probe_job_id IS NULL

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobqueue.declarations import KIND
 from jobqueue.limits import MESSAGE_BYTES_MAX
 from jobqueue.tasks import calls, priorities, texts
 from jobqueue.tasks.calls import TaskCall
-from jobqueue.worker.registry import KIND
 
 PRIORITIES = st.integers(-100, 100)
 QUEUES = st.integers(1, 100).flatmap(lambda bands: st.tuples(st.just(bands), st.integers(0, bands - 1)))
