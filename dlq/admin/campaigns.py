@@ -19,7 +19,7 @@ from dlq import campaigns, groups
 from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign, Preview
 from dlq.models import Campaign, CampaignPart, DeadLetter, Fork
 from jobqueue import policies
-from jobqueue.admin import first_line, job_link
+from jobqueue.admin.jobs import first_line, job_link
 from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import Queue
 from jobqueue.states import DeadReason

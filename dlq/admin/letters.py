@@ -29,7 +29,9 @@ from dlq.api.desk import CORRECTION
 from dlq.models import Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
 from jobqueue import reveal
-from jobqueue.admin import PLACE, TICKET, PlaceAdmin, first_line, job_link, since_filter
+from jobqueue.admin.filters import since_filter
+from jobqueue.admin.jobs import first_line, job_link
+from jobqueue.admin.places import PLACE, TICKET, PlaceAdmin
 from jobqueue.ids import format_id
 from jobqueue.limits import HORIZON, REASON_CHARS_MAX
 from jobqueue.types import FLEET

@@ -23,7 +23,7 @@ ABOVE = {
     "jobqueue": {"dlq"},
     "dlq": set(),
 }
-EDGES = ("api", "admin", "management")  # admin_… is a part of the admin
+EDGES = ("api", "admin", "management")
 # Programs that put the parts together; they are nobody's library.
 PROGRAMS = {"jobqueue.demo", "jobqueue.bench", "jobqueue.receiver"}
 # A body has one set of rules, whoever sends it: these read a form, a line or a file by the rules of the API's body.
@@ -64,7 +64,7 @@ def _is_under(module: str, roots: tuple[str, ...] | set[str]) -> bool:
 
 def _edge_of(module: str) -> str | None:
     package, _, rest = module.partition(".")
-    name = rest.split(".")[0].split("_")[0]
+    name = rest.split(".")[0]
     return name if package in PACKAGES and name in EDGES else None
 
 

@@ -10,7 +10,7 @@ from django.db.models import Model
 from django.urls import reverse
 
 from jobqueue import policies, reads
-from jobqueue.admin import job_url
+from jobqueue.admin.jobs import job_url
 from jobqueue.ids import format_id
 from jobqueue.models import Job, PolicyRow, Queue
 from jobqueue.types import FLEET
