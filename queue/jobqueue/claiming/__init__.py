@@ -1,0 +1,145 @@
+"""Hands out leases. The one invariant: a job has at most one lease, and each lease has a generation of its own.
+
+A claim is one short READ COMMITTED transaction on one shard and queue, in two or three pipelined round trips:
+
+    1  lock the queue's plan · read its state · list heads            (nothing is taken yet)
+       only if tenants with a running limit are among them: hold those · count what they run
+       `policy.plan` decides
+    2  move the planned tickets from ready to lease · commit
+
+Payloads are read after the commit, outside the lock. A worker that dies between commit and answer holds leases
+that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from jobqueue import gating
+from jobqueue.claiming.details import with_details
+from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, live_leases, urgent
+from jobqueue.claiming.turns import QueueTurn, turns_of
+from jobqueue.claiming.types import ClaimRequest, Lease, Taken
+from jobqueue.policies import QueuePolicy
+from jobqueue.policy.floor import Floor
+from jobqueue.policy.parts import in_parts
+from jobqueue.types import FLEET, Scope, short_hash
+from jobsplatform import database, events, sql
+from jobsplatform.errors import JobsPlatformError
+
+__all__ = ["ClaimRequest", "Lease", "claim", "forget", "heads_of"]
+
+NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
+NOTES_MAX: Final = 10_000
+
+_floors: dict[Key, Floor] = {}
+_noted: dict[Key, datetime] = {}
+
+
+def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None = None) -> list[Lease]:
+    """Lease up to `limit` jobs, most urgent first; an empty list is a normal answer.
+
+    Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
+    `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
+    """
+    taken: list[tuple[str, Taken]] = []
+    call_hash = b""
+    if request.claim_key is not None:  # a fleet token may act for one tenant, then another
+        call_hash = short_hash(request.call_hash, scope.tenant_id)
+    for alias in database.aliases().values():
+        if len(taken) < request.limit:
+            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
+            rows = _claim_on(alias, wanted, call_hash, scope, now)
+            taken.extend((alias, row) for row in rows)
+    leases: list[Lease] = []
+    for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
+        leases.extend(with_details([row for _, row in group], alias))
+    return leases
+
+
+def _claim_on(
+    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+) -> list[Taken]:
+    if request.claim_key is not None:
+        repeated = live_leases(
+            alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now
+        )
+        if repeated:
+            return repeated
+    if len(request.queues) == 1:
+        return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
+    taken: list[Taken] = []
+    turns = turns_of(alias, request, scope)
+    while turns and len(taken) < request.limit:
+        unspent: list[
+            QueueTurn
+        ] = []  # they gave their whole share, and may have more for what others left over
+        for index, turn in enumerate(turns):
+            left = request.limit - len(taken)
+            share = left if turn.is_strict else -(-left // (len(turns) - index))
+            part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
+            try:
+                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+            except JobsPlatformError:
+                if not taken:
+                    raise
+                return taken  # leases of other queues are made: an error would lose them to their expiry
+            taken.extend(rows)
+            if share and len(rows) == share and not turn.is_strict:
+                unspent.append(turn)
+        # With a key a second round would only meet the leases of the first.
+        turns = unspent if request.claim_key is None else []
+    return taken
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else min(one, other)
+
+
+def _claim_from(
+    alias: str,
+    queue: QueuePolicy,
+    request: ClaimRequest,
+    call_hash: bytes,
+    scope: Scope,
+    now: datetime | None,
+) -> list[Taken]:
+    """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
+    claim = QueueClaim(alias, queue, request, call_hash, scope, now)
+    _note(claim, claim.key)
+    floor = _floors.get(claim.key, Floor())
+    try:
+        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+    except Urgent:
+        claim.looks_ahead = False
+        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+    _floors[claim.key] = floor
+    aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
+    if aged:
+        events.emit("aged", queue=queue.name, count=aged)
+    return [one.taken for one in started]
+
+
+def _note(claim: QueueClaim, key: Key) -> None:
+    """Leave word that somebody asks for this kind of work, unless this process has done so a moment ago."""
+    at = claim.now or datetime.now(UTC)
+    noted = _noted.get(key)
+    if noted is not None and abs((at - noted).total_seconds()) < NOTE_EVERY_S:
+        return
+    params = {"max_priority": claim.request.max_priority, "every_s": NOTE_EVERY_S, "now": claim.now}
+    scope = {"queue_id": claim.queue.id, "claim_class": claim.claim_class, **claim.asker}
+    sql.rows("jobqueue/claim_note", params | scope, alias=claim.alias)
+    if len(_noted) >= NOTES_MAX:
+        _noted.clear()
+    _noted[key] = at
+
+
+def forget() -> None:
+    """Drop what this process remembers of its claims."""
+    _floors.clear()
+    _noted.clear()
+    urgent.clear()
+    gating.forget()

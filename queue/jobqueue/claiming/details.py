@@ -1,0 +1,72 @@
+"""What a lease tells beside its ticket: read after the claim's commit, outside its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jobqueue.claiming.types import Lease, Taken
+from jobsplatform import sql
+from jobsplatform.errors import Unavailable, UnknownOutcome
+
+
+def with_details(taken: Iterable[Taken], alias: str) -> list[Lease]:
+    """Add what stands in the intents: payloads are read outside the claim's lock."""
+    by_id = {row.job_id: row for row in taken}
+    params = {
+        "job_ids": sql.BigInts(by_id),
+        "payload_versions": sql.BigInts([row.payload_version for row in by_id.values()]),
+        "reconciling": sql.BigInts([row.job_id for row in by_id.values() if row.reconcile]),
+    }
+    details = {row[0]: row[1:] for row in _read_details(params, alias)}
+    return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]
+
+
+def _read_details(params: dict[str, Any], alias: str) -> list[sql.Row]:
+    """Read them, on a new connection if the first is lost. Raises UnknownOutcome: the leases are made by now."""
+    try:
+        return sql.rows("jobqueue/claim_details", params, alias=alias)
+    except Unavailable:
+        try:
+            return sql.rows("jobqueue/claim_details", params, alias=alias)
+        except Unavailable as error:
+            raise UnknownOutcome(
+                "Leases were made and could not be read; repeat with the same claim_key."
+            ) from error
+
+
+def _lease(
+    row: Taken,
+    queue_id: int,
+    tenant_id: int,
+    kind: str,
+    priority: int,
+    payload: str | None,
+    payload_ref: str | None,
+    request_key: str | None,
+    traceparent: str | None,
+    earlier: list[int] | None,
+) -> Lease:
+    return Lease(
+        job_id=row.job_id,
+        generation=row.generation,
+        attempt=row.attempt,
+        token=bytes(row.token),
+        claimed_at=row.claimed_at,
+        expires_at=row.expires_at,
+        max_run_at=row.max_run_at,
+        queue_id=queue_id,
+        tenant_id=tenant_id,
+        kind=kind,
+        priority=priority,
+        payload=payload,
+        payload_ref=payload_ref,
+        request_key=request_key,
+        deadline=row.deadline,
+        reconcile=row.reconcile,
+        earlier_generations=earlier or [],
+        checkpoint=row.checkpoint,
+        redrive_generation=row.redrive_generation,
+        traceparent=traceparent,
+        crashes=row.crashes,
+    )

@@ -1,0 +1,346 @@
+"""One claim of one queue on one shard: its transactions, one a part of the bands, planned under their lock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+from jobqueue import gating
+from jobqueue.claiming.types import ClaimRequest, Taken
+from jobqueue.ids import TOKEN_BYTES
+from jobqueue.limits import CLAIM_PROBES_MAX
+from jobqueue.policies import QueuePolicy
+from jobqueue.policy.parts import Part
+from jobqueue.policy.plan import plan, plan_strict, replay
+from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
+from jobqueue.types import Scope, short_hash
+from jobsplatform import sql
+from jobsplatform.errors import KeyConflict
+
+ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
+HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes are seen beside its first
+
+
+# Why a part starts what it starts, but for what a band lends.
+_CHOSEN: Final = {Part.STRICT: Chosen.STRICT, Part.FLOOR: Chosen.FLOOR, Part.WEIGHTED: Chosen.SHARE}
+
+Key = tuple[str, int, bytes]  # alias, queue, class of claims
+urgent: set[Key] = set()  # the last claim met work in strict bands
+
+
+def live_leases(
+    alias: str, claim_key: str, call_hash: bytes, queue_ids: list[int], scope: Scope, now: datetime | None
+) -> list[Taken]:
+    """The live leases of an earlier claim with this key. Raises KeyConflict when its arguments were others."""
+    params = {"claim_key": claim_key, "token_id": scope.token_id, "queue_ids": queue_ids, "now": now}
+    rows = sql.rows("jobqueue/claim_repeat", params, alias=alias)
+    if any(bytes(row[0]) != call_hash for row in rows):
+        raise KeyConflict("The claim_key was first used with other arguments.")
+    return [Taken(*row[1:]) for row in rows]
+
+
+class Urgent(Exception):
+    """Work waits in strict bands, which were taken for empty; nothing is started."""
+
+
+class Started(NamedTuple):
+    """A lease that was made, and the plan's word for it (None: an earlier claim with this key made it)."""
+
+    taken: Taken
+    take: Take | None
+
+
+class QueueClaim:
+    """One claim of one queue on one shard: what its transactions share."""
+
+    def __init__(
+        self,
+        alias: str,
+        queue: QueuePolicy,
+        request: ClaimRequest,
+        call_hash: bytes,
+        scope: Scope,
+        now: datetime | None,
+    ) -> None:
+        self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
+        self.scope, self.now = scope, now
+        self.policy = queue.drawn()
+        last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
+        self.bands = range(min(last, len(queue.bands)))
+        strict, bulk = self.policy.strict_bands, self.policy.bulk_bands
+        self.bands_of = {
+            Part.STRICT: [band for band in self.bands if band in strict],
+            Part.WEIGHTED: [band for band in self.bands if band not in strict],
+            Part.FLOOR: [band for band in self.bands if band in bulk],
+        }
+        kinds = None if request.kinds is None else sorted(request.kinds)
+        self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
+        self.key: Key = (alias, queue.id, self.claim_class)
+        # Strict bands are mostly empty: whether they are is asked in the round trip that locks the others.
+        self.looks_ahead = bool(self.bands_of[Part.WEIGHTED]) and self.key not in urgent
+
+    def start(self, part: Part, limit: int) -> list[Started]:
+        """Up to `limit` leases of one part of the bands, in a transaction of its own. Raises Urgent."""
+        bands = self.bands_of[part]
+        if not bands or (part is Part.STRICT and self.looks_ahead):
+            return []
+        if part is Part.FLOOR and not self._has_work(bands):
+            return []
+        if part is Part.STRICT and self.key not in urgent and not self._has_work(bands):
+            return []
+        started = sql.short_transaction(
+            self.alias, lambda connection: Transaction(self, connection, part, bands).run(limit)
+        )
+        if part is Part.STRICT:
+            (urgent.add if started else urgent.discard)(self.key)
+        else:
+            self.looks_ahead = False  # strict bands were empty when this claim began
+        return started
+
+    @property
+    def ahead(self) -> list[int]:
+        """The bands that must be empty before others are locked."""
+        return self.bands_of[Part.STRICT] if self.looks_ahead else []
+
+    def _has_work(self, bands: Sequence[int]) -> bool:
+        params = {"queue_id": self.queue.id, "first": list(bands), **self.asker}
+        return bool(sql.rows("jobqueue/claim_peek", params, alias=self.alias)[0][0])
+
+    @property
+    def asker(self) -> dict[str, Any]:
+        kinds = None if self.request.kinds is None else list(self.request.kinds)
+        return {"kinds": kinds, "tenant_id": self.scope.tenant_id}
+
+
+class Transaction:
+    """One claim transaction: a part of one queue's bands, planned under its lock."""
+
+    def __init__(
+        self,
+        claim: QueueClaim,
+        connection: psycopg.Connection[sql.Row],
+        part: Part,
+        bands: Sequence[int],
+    ) -> None:
+        self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.busy: set[int] = set()  # tenants that other claims hold
+        self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
+        self.key = {
+            "queue_id": claim.queue.id,
+            "claim_class": claim.claim_class,
+            "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
+        }
+
+    def run(self, limit: int) -> list[Started]:
+        sql.by_one_plan(self.connection)
+        lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
+        repeated = self._repeated()
+        if repeated:
+            return [Started(row, None) for row in repeated]
+        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+        self.gate.shut_known()
+        lanes = self._send("claim_heads", self._head_params(limit, None))
+        rows = lanes.fetchall()  # the last first: the others are there with it
+        if not lock.fetchall()[0][0]:
+            urgent.add(self.claim.key)
+            raise Urgent
+        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
+
+    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:
+        """Take what is planned; another round for what is missing, from where the walk stopped."""
+        taken: list[Started] = []
+        for round_ in range(ROUNDS_MAX):
+            known_busy = len(self.busy)
+            planned = self._plan(limit - len(taken), state, lanes)
+            if planned.takes:
+                got, state = self._take(planned, state)
+                taken.extend(got)
+            if len(taken) == limit or round_ == ROUNDS_MAX - 1:
+                break
+            is_new = self.gate.has_shut() or planned.takes or len(self.busy) > known_busy
+            moved = state if is_new else self._walked_on(state)
+            if moved is None:
+                break
+            state = moved
+            lanes = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
+        return taken
+
+    def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
+        left = self.gate.starts_left(lane[-1] for lane in lanes)
+        heads = heads_of(lanes, self._rooms(lanes), left)
+        policy = self.claim.policy
+        if self.part is Part.STRICT:
+            return plan_strict(policy, state, heads, limit)
+        now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
+        return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+
+    def _rooms(self, lanes: list[sql.Row]) -> dict[int, list[Room]]:
+        """What running limits leave, by tenant: of those limited here that this transaction could take hold of."""
+        limited = {lane[2] for lane in lanes if lane[7]}
+        if not limited:
+            return {}
+        held = self._send("claim_hold", {"tenant_ids": sorted(limited)})
+        counted = self._send("claim_rooms", {"queue_id": self.claim.queue.id})
+        rooms: dict[int, list[Room]] = {tenant_id: [] for tenant_id in held.fetchall()[0][0]}
+        for tenant_id, *room in counted.fetchall():
+            rooms[tenant_id].append(Room(*room))
+        self.busy |= limited - rooms.keys()
+        return rooms
+
+    def _take(self, planned: Plan, state: State) -> tuple[list[Started], State]:
+        """Move the tickets, and remember the state after those that were really moved."""
+        cursor = self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+        got = _leases(cursor.fetchall()[0])
+        started = [Started(got[take.head.job_id], take) for take in planned.takes if take.head.job_id in got]
+        after = planned.state
+        if len(started) < len(planned.takes):
+            after = replay(self.claim.policy, state, [take for _, take in started if take is not None])
+            self._remember(after)
+        return started, after
+
+    def _walked_on(self, state: State) -> State | None:
+        """The state after a walk that met only lanes without work; None when it met all there are."""
+        if self.claim.scope.tenant_id is not None:
+            return None  # it met that tenant's lanes alone
+        params = {
+            **self.key,
+            "bands": list(self.bands),
+            "after": self._after(state),
+            "probes": CLAIM_PROBES_MAX,
+        }
+        tenants = dict(state.tenants)
+        for band, lanes, last in self._send("claim_walked", params).fetchall():
+            if lanes >= CLAIM_PROBES_MAX:
+                tenants[band] = Turn(last, 0)
+        if tenants == state.tenants:
+            return None
+        moved = replace(state, tenants=tenants)
+        self._remember(moved)
+        return moved
+
+    def _repeated(self) -> list[Taken]:
+        request = self.claim.request
+        if request.claim_key is None:
+            return []
+        queue_ids = [self.claim.queue.id]
+        return live_leases(
+            self.claim.alias,
+            request.claim_key,
+            self.claim.call_hash,
+            queue_ids,
+            self.claim.scope,
+            self.claim.now,
+        )
+
+    def _remember(self, state: State) -> None:
+        self._send("claim_remember", self._memory(state))
+
+    def _memory(self, state: State) -> dict[str, Any]:
+        version = self.claim.policy.version
+        return self.key | {"policy_version": version, "state": json.dumps(state.to_json())}
+
+    def _after(self, state: State) -> list[int]:
+        """Where the walk of each band begins: at the tenant whose turn goes on, or behind it."""
+        turns = [state.tenants.get(band) for band in self.bands]
+        return [0 if turn is None else turn.key + (turn.left == 0) for turn in turns]
+
+    def _send(self, verb: str, params: dict[str, Any]) -> psycopg.Cursor[sql.Row]:
+        return sql.send(self.connection, f"jobqueue/{verb}", params)
+
+    def _head_params(self, wanted: int, state: State | None) -> dict[str, Any]:
+        return {
+            **self.key,
+            **self.claim.asker,
+            "bands": list(self.bands),
+            "after": None if state is None else self._after(state),
+            "busy": list(self.busy) or None,
+            "wanted": wanted,
+            "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
+            "probes": CLAIM_PROBES_MAX,
+            "is_costed": self.claim.policy.is_costed,
+            "now": self.claim.now,
+        }
+
+    def _take_params(self, planned: Plan) -> dict[str, Any]:
+        takes = planned.takes
+        request, is_costed = self.claim.request, self.claim.policy.is_costed
+        return {
+            "job_ids": sql.BigInts([take.head.job_id for take in takes]),
+            "chosen": _CHOSEN[self.part],
+            "lent": Chosen.LENT,
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
+            "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
+            "moves_s": [take.moved_s for take in takes] if is_costed else None,
+            "token": secrets.token_bytes(TOKEN_BYTES),
+            "token_id": self.claim.scope.token_id,
+            "worker": request.worker,
+            "claim_key": request.claim_key,
+            "claim_hash": None if request.claim_key is None else self.claim.call_hash,
+            "lease_s": request.lease_s,
+            "prefetch": request.prefetch,
+            "now": self.claim.now,
+        }
+
+
+class Room(NamedTuple):
+    """A running limit of a tenant: `left` starts more. `band` None: over all bands."""
+
+    limit_id: int
+    band: int | None
+    left: int
+
+
+def heads_of(
+    lanes: Iterable[sql.Row], rooms: Mapping[int, Sequence[Room]], left: Mapping[int, int]
+) -> list[Head]:
+    """The jobs in rows of `claim_heads`.
+
+    Not those of limited tenants that are not in `rooms`, nor of limited dependencies that are not in `left`.
+    """
+    heads: list[Head] = []
+    for (
+        lane_id,
+        band,
+        tenant_id,
+        kind,
+        weight,
+        cost_s,
+        served_s,
+        is_limited,
+        job_ids,
+        positions,
+        stale,
+        dependency,
+    ) in lanes:
+        room: tuple[tuple[int, int], ...] = ()
+        if is_limited:
+            if tenant_id not in rooms:
+                continue
+            room = tuple((one.limit_id, one.left) for one in rooms[tenant_id] if one.band in (None, band))
+        if dependency is not None:
+            if dependency not in left:
+                continue
+            room += ((-dependency, left[dependency]),)
+        for index, (job_id, position) in enumerate(zip(job_ids, positions, strict=True)):
+            fresh = index >= stale
+            heads.append(
+                Head(lane_id, band, tenant_id, kind, room, job_id, position, fresh, weight, cost_s, served_s)
+            )
+    return heads
+
+
+def _leases(row: sql.Row) -> dict[int, Taken]:
+    """The row of `claim_take`, arrays with one element a lease, by job."""
+    job_ids, lane_ids, generations, attempts, claimed_at, expires_at, max_run_at, token, *rest = row
+    if job_ids is None:
+        return {}
+    same = itertools.repeat
+    each = (same(token), same(claimed_at), same(expires_at), same(max_run_at), *rest)
+    return dict(zip(job_ids, map(Taken, job_ids, lane_ids, generations, attempts, *each), strict=True))
