@@ -250,6 +250,31 @@ def test_a_bad_question_about_the_next_is_refused(acme: Api, query: str) -> None
     assert code(_next(acme, make(acme), query)) == (400, "invalid")
 
 
+# S67: what is no instant, wherever one may stand.
+NO_INSTANTS = (
+    "2026-01-01T00:00:00",
+    "2026-01-01",
+    "1767225600",
+    "2026-01-01T24:00:00Z",
+    "2026-01-01T23:59:60Z",
+    "2026-01-01T00:00:00.1234567Z",
+    "9999-12-31T23:59:59-12:00",
+)
+
+
+@pytest.mark.parametrize("text", NO_INSTANTS)
+def test_what_is_no_instant_is_refused_in_a_query_and_in_a_body(acme: Api, text: str) -> None:
+    assert pointers(acme.get(f"/v1/schedules/{make(acme)['id']}/next?after={text}")) == ["/after"]
+    job = {"kind": "a", "payload": 1, "not_before": text}
+    assert pointers(caller("acme").post("/v1/jobs", job)) == ["/not_before"]
+
+
+def test_an_offset_of_fourteen_hours_is_an_instant_of_the_day_before(acme: Api) -> None:
+    made = make(acme, cron="0 * * * *")
+    response = _next(acme, made, "count=1&after=2026-01-02T00:00:00%2B14:00")
+    assert response.json()["items"] == ["2026-01-01T11:00:00.000000Z"]
+
+
 def test_there_may_be_no_next_any_more(acme: Api) -> None:
     assert _next(acme, make(acme), "after=9999-12-31T12:00:00Z").json() == {"items": []}
 
