@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from jobqueue import upkeep
+from jobqueue import policies, upkeep
 from jobqueue.tasks.framework import TaskResultStatus
-from tests import admin_cast
+from tests import admin_cast, cast
 from tests.tasks_cast import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,6 +50,7 @@ def finished(*results: Any) -> bool:
 def test_the_site_runs_and_its_operator_sees_results_errors_and_retries(
     site: Site, worker: subprocess.Popen[bytes]
 ) -> None:
+    policies.change_queue("default", {"backoff_base_s": 0.1}, actor=cast.OPS)
     tasks = site.tasks
     added, quiet, lucky = (
         tasks.add.enqueue(2, 3),
