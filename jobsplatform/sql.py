@@ -293,6 +293,9 @@ def _begun(connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> I
     savepoint.
     """
     if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE or not connection.autocommit:
+        # The caller's transaction begins with its first statement: without one, psycopg would take ours for the
+        # outermost, and commit it.
+        psycopg.Cursor(connection).execute(b"SELECT")
         with connection.transaction():
             yield
         return

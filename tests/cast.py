@@ -285,6 +285,8 @@ def forget_job(job_id: int) -> None:
         for table in (*TRACES, "queue_requestkey"):
             cursor.execute(f"DELETE FROM {table} WHERE job_id = %s", [job_id])
         cursor.execute("DELETE FROM queue_job WHERE id = %s", [job_id])
+        cursor.execute("DELETE FROM queue_poisonmark WHERE job_id = %s", [job_id])
+        cursor.execute("UPDATE queue_lane SET gated_until = NULL WHERE gated_until IS NOT NULL")
 
 
 @contextmanager

@@ -104,7 +104,14 @@ def run(platform: Platform, load: Load, restarts: int) -> None:
     )
     load.drain(60)
     load.stop()
-    assert {role: set(platform.pids(role)) for role in PROCESSES} == before, "no process is started anew"
+    # Processes for suspects come and go; all others are the same.
+    after = {role: set(platform.pids(role)) for role in PROCESSES}
+    assert all(after[role] <= before[role] for role in PROCESSES), (
+        "no process is started anew",
+        before,
+        after,
+    )
+    assert all(after.values())
     forget_own(load)
     checker.assert_sound(load)
     assert max(slowest.values()) < BOUND_S

@@ -35,7 +35,7 @@ def run_kills(platform: Platform, load: Load, seed: int, *, jobs: int, kills: in
         else:
             platform.kill_one(role, chance)
         time.sleep(chance.uniform(0, 2 * pause_s))
-    load.drain(60)
+    load.drain(180)
     load.stop()
     wide.send_signal(signal.SIGTERM)
     wide.wait(20)
@@ -99,7 +99,7 @@ def test_a_limit_on_running_jobs_holds_while_processes_die(
     assert 2 <= checker.most_running(checker.read(platform, load.name)) <= 10
 
 
-@pytest.mark.parametrize("with_postgres", [False, True])
+@pytest.mark.parametrize("with_postgres", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_all_is_killed_and_started_again(
     platform: Platform, tmp_path: Path, seed: int, with_postgres: bool
 ) -> None:

@@ -304,7 +304,8 @@ def test_one_tenant_s_quota_does_not_bind_another() -> None:
 
 
 def test_a_job_wakes_its_sleeping_lane() -> None:
-    cast.enqueue()
+    job_id = cast.enqueue()
     cast.read("UPDATE queue_lane SET is_active = false RETURNING 1")
     cast.enqueue()
-    assert cast.read("SELECT is_active FROM queue_lane") == [(True,)]
+    lane_id = cast.row("queue_readyjob", job_id)["lane_id"]
+    assert cast.read("SELECT is_active FROM queue_lane WHERE id = %s", [lane_id]) == [(True,)]

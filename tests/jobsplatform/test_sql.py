@@ -92,3 +92,13 @@ def test_inside_another_transaction_it_is_a_savepoint() -> None:
         with pytest.raises(KeyError):
             sql.short_transaction(SHARD, fail)
     assert marks() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_short_transaction_inside_another_is_not_committed_before_it() -> None:
+    count = "SELECT count(*) FROM queue_horizon WHERE at = '2001-01-01'"
+    with cast.second_session(autocommit=True) as other:
+        with transaction.atomic(using=SHARD):  # nothing was sent in it yet
+            sql.short_transaction(SHARD, lambda connection: psycopg.Cursor(connection).execute(MARK, [7]))
+            assert other.execute(count).fetchone() == (0,)
+        assert other.execute(count).fetchone() == (1,)
