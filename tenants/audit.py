@@ -10,9 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobsplatform import requestid, sql
+from django.db import transaction
+
+from jobsplatform import database, requestid, sql
 
 CHECK_BATCH: Final = 5_000  # entries that one statement checks
+SEAL_BATCH: Final = 20_000  # entries that one seal looks at
+SEAL: Final = "audit.seal"
 
 
 def record(
@@ -99,3 +103,57 @@ def verify(alias: str) -> Iterator[Tampered | int]:
         for entry_id, tenant_id, action, target, is_unsealed, _ in broken:
             yield Tampered(alias, entry_id, tenant_id, action, target, is_unsealed)
         yield above
+
+
+# Seals: a chain tells of what is missing within it, and not of an end that was cut off
+
+
+def seal() -> int:
+    """Write the newest entry of each chain that has grown, of every database, into the control database's chain.
+
+    Returns how many chains were sealed. Any number of processes may seal: one at a time does.
+    """
+    return sum(_seal(alias) for alias in dict.fromkeys(["default", *database.aliases().values()]))
+
+
+def _seal(alias: str) -> int:
+    target = f"database:{alias}"
+    with transaction.atomic():
+        sql.rows("tenants/audit_lock", {"tenant_id": None}, alias="default")
+        sealed = sql.rows("tenants/audit_sealed_to", {"target": target, "seal": SEAL}, alias="default")
+        params = {"above": sealed[0][0] if sealed else 0, "seal": SEAL, "limit": SEAL_BATCH}
+        heads = sql.rows("tenants/audit_heads", params, alias=alias)
+        if heads:
+            details = {"to": max(head[1] for head in heads), "heads": [list(head) for head in heads]}
+            record(SEAL, target, actor="upkeep", details=details)
+    return len(heads)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An entry that was sealed, and is not there any more as it was."""
+
+    alias: str
+    entry_id: int
+    seal_id: int
+
+    def __str__(self) -> str:
+        return f"{self.alias}-{self.entry_id}: sealed by default-{self.seal_id}, and gone or changed since"
+
+
+def verify_seals() -> Iterator[Missing]:
+    """Compare every seal with what stands in its database now."""
+    known = {f"database:{alias}": alias for alias in ["default", *database.aliases().values()]}
+    above = 0
+    while seals := sql.rows(
+        "tenants/audit_seals", {"above": above, "seal": SEAL, "limit": CHECK_BATCH}, alias="default"
+    ):
+        for above, target, details in seals:
+            if (alias := known.get(target)) is None:
+                continue
+            params = {
+                "ids": [head[1] for head in details["heads"]],
+                "hashes": [head[2] for head in details["heads"]],
+            }
+            for (entry_id,) in sql.rows("tenants/audit_missing", params, alias=alias):
+                yield Missing(alias, entry_id, above)

@@ -118,6 +118,7 @@ OTHER_WORDS = {
     "homeless",
     "repeated",
     "unchecked",
+    "to",  # a member of a seal's details; tenants.audit writes it
     *State().to_json(),
     # faults that fsck names
     "nowhere",

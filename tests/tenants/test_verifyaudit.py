@@ -93,3 +93,36 @@ def test_an_entry_that_was_undone_leaves_no_gap_to_be_told() -> None:
         raise ZeroDivisionError
     _write()
     assert run("verifyaudit").code == 0
+
+
+# Seals
+
+
+@pytest.mark.parametrize("alias", ["default", SHARD])
+def test_an_end_that_was_cut_off_is_told_by_its_seal(alias: str) -> None:
+    ids = [_write(7, alias) for _ in range(3)]
+    assert audit.seal() > 0
+    _tamper(f"DELETE FROM tenants_auditentry WHERE id = {ids[2]}", alias)
+    ran = run("verifyaudit")
+    assert ran.code == 1
+    assert [line.split(":")[0] for line in ran.out.splitlines() if "sealed by" in line] == [
+        f"{alias}-{ids[2]}"
+    ]
+
+
+def test_sealed_chains_verify_and_are_sealed_again_only_when_they_grow() -> None:
+    _write(7)
+    _write(8, SHARD)
+    audit.seal()
+    assert audit.seal() == 0
+    _write(8, SHARD)
+    assert audit.seal() == 1
+    assert run("verifyaudit").code == 0
+
+
+def test_a_seal_that_is_taken_away_breaks_the_platforms_chain() -> None:
+    _write(7)
+    audit.seal()
+    _write(None)
+    _tamper(f"DELETE FROM tenants_auditentry WHERE action = '{audit.SEAL}'")
+    assert run("verifyaudit").code == 1

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from jobqueue import dependencies, hooks, judging, upkeep
 from jobqueue.schedules import firing, register
 from jobsplatform.loop import LoopCommand, Pass
+from tenants import audit
 
 PROMOTE_LIMIT = 1_000  # jobs a pass; more waiting: the next pass follows at once
 FIRE_LIMIT = (
@@ -25,6 +26,7 @@ class Command(LoopCommand):
             Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
+            Pass("seal_audit", audit.seal, interval_s=60),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
             *hooks.passes(),
         ]
