@@ -97,6 +97,17 @@ def check_payload(kind: str, payload: str, *, alias: str | None = None) -> None:
         raise refusal
 
 
+def check_ahead(kind: str, payload: str) -> None:
+    """As `check_payload`, by what the control database has: for jobs to come, whose shard may be away now."""
+    refusal = built_in_refusal(kind, payload)
+    registered = JobKind.objects.filter(name=kind).first()
+    schema = None if registered is None else effective(registered)["payload_schema"]
+    if refusal is None and schema is not None:
+        refusal = Checker(schema).refusal(payload)
+    if refusal is not None:
+        raise refusal
+
+
 def queue_of(kind: str) -> str | None:
     """The queue where jobs of this kind go when the request names none, at most five seconds old.
 

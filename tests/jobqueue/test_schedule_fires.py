@@ -6,14 +6,16 @@ import itertools
 from datetime import timedelta
 
 import pytest
+from django.test import TestCase
 
-from jobqueue import fsck, policies, upkeep
+from jobqueue import fsck, kinds, policies, upkeep, wakeup
 from jobqueue.schedule_models import ScheduleFire, ScheduleRow
 from jobqueue.schedules import firing, register, runs
 from jobqueue.types import FLEET
+from jobsplatform.errors import Invalid
 from tenants import registry
 from tests import cast
-from tests.cast import SHARD
+from tests.cast import OPS, SHARD
 from tests.schedules_cast import count_jobs, fires, jobs, made, stand, standing, tick, utc
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +43,38 @@ def test_a_fire_makes_the_schedules_job() -> None:
     assert (job["kind"], job["payload"], job["priority"]) == ("report", '{"n": 1.0}', 1)
     assert job["tenant_id"] == cast.acme().pk
     assert cast.place(job_id) == "readyjob"
+
+
+def test_a_fired_job_has_what_its_kind_says() -> None:
+    kinds.change("report", {"max_attempts": 7, "dependency": "printer"}, actor=OPS)
+    schedule = made(next_at=NOON, kind="report")
+    tick(NOON)
+    job = cast.row("queue_job", *jobs(schedule.id))
+    assert (job["max_attempts"], job["dependency"]) == (7, "printer")
+
+
+def test_a_run_by_hand_has_what_its_kind_says() -> None:
+    kinds.change("report", {"max_attempts": 7, "dependency": "printer"}, actor=OPS)
+    schedule = made(next_at=NOON, kind="report")
+    run = runs.run_now(schedule.id, scope=FLEET, actor=OPS)
+    job = cast.row("queue_job", run.job_id)
+    assert (job["max_attempts"], job["dependency"]) == (7, "printer")
+
+
+def test_a_payload_that_its_kind_refuses_makes_no_schedule() -> None:
+    kinds.change("report", {"payload_schema": {"type": "object"}}, actor=OPS)
+    with pytest.raises(Invalid):
+        made(kind="report", payload="5")
+
+
+def test_a_fire_wakes_who_waits() -> None:
+    heard: list[wakeup.Mark] = []
+    forget = wakeup.hear(lambda alias, marks: heard.extend(marks))
+    schedule = made(next_at=NOON, priority=0)
+    with TestCase.captureOnCommitCallbacks(using=SHARD, execute=True):
+        tick(NOON)
+    forget()
+    assert heard == [wakeup.Mark(cast.queue().id, 0)], schedule
 
 
 def test_a_fired_job_is_claimed_like_any_other() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError
 
-from jobqueue import admitting, lanes, policies
+from jobqueue import admitting, kinds, lanes, policies, wakeup
 from jobqueue.lanes import LaneKey
 from jobqueue.policy.catchup import Decision, Missed, decide, due
 from jobqueue.schedules import expressions
@@ -89,12 +89,15 @@ class _Round:
         self.missed = 0
         self.settled = 0
         self.homeless: list[Candidate] = []
+        self.made_ready: set[wakeup.Mark] = set()
+        self.kinds: dict[str, kinds.Kind] = {}
 
     def run(self, limit: int) -> int:
         rows = sql.rows("jobqueue/schedule_due", {"limit": limit, "now": self.now}, alias=self.alias)
         if not rows:
             return 0
         suspended = suspended_among({row[2] for row in rows})
+        self.kinds = kinds.load({row[5] for row in rows}, alias=self.alias)
         candidates = [found for row in rows if (found := self._judge(row, suspended)) is not None]
         unadmitted = self._send(candidates, {})
         if self.homeless:
@@ -102,6 +105,7 @@ class _Round:
         if unadmitted:
             self._send_admitted(unadmitted)
         self._hold()
+        wakeup.ready(self.alias, self.made_ready)
         self._tell()
         return self.settled + len(self.held)
 
@@ -119,7 +123,9 @@ class _Round:
             events.emit("schedule_unreadable", schedule_id=schedule_id, timezone=timezone)
             return None
         decision = decide(Missed(missed), due(rule, next_at, at), at)
-        lane = LaneKey(queue_id, priority, tenant_id, kind, "")
+        known = self.kinds.get(kind)
+        dependency = "" if known is None else known.dependency or ""
+        lane = LaneKey(queue_id, priority, tenant_id, kind, dependency)
         return Candidate(schedule_id, version, next_at, lane, queue or "", payload_bytes, decision)
 
     def _send(self, candidates: Sequence[Candidate], reservations: dict[int, int]) -> list[Candidate]:
@@ -171,6 +177,7 @@ class _Round:
         self.missed += candidate.decision.skipped
         if outcome == FireOutcome.FIRED:
             self.fired.add(candidate.schedule_id)
+            self.made_ready.add(wakeup.Mark(candidate.lane.queue_id, candidate.lane.priority))
         if outcome is not None:
             self.counts[candidate.queue, outcome] += 1
 

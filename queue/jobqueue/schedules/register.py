@@ -16,6 +16,7 @@ from typing import Any, Final
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, transaction
 
+from jobqueue import kinds
 from jobqueue.models import Queue
 from jobqueue.policies import QueuePolicy
 from jobqueue.schedule_models import Schedule
@@ -90,10 +91,12 @@ def _as_made(row: Schedule) -> ScheduleView:
 
 
 def _assign(row: Schedule, values: Mapping[str, Any]) -> None:
-    """Set and check. Raises Invalid naming each value that cannot be."""
+    """Set and check, the payload by its kind's schema too. Raises Invalid naming each value that cannot be."""
     for name, value in values.items():
         setattr(row, name, expressions.normal(value) if name == "cron" else value)
     expressions.rule(row.cron, row.timezone)
+    if "payload" in values or "kind" in values:
+        kinds.check_ahead(row.kind, row.payload)
     try:
         row.full_clean(exclude=["tenant", "queue", "shard"])
     except ValidationError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from jobqueue import admitting, lanes
+from jobqueue import admitting, kinds, lanes, wakeup
 from jobqueue.ids import format_id
 from jobqueue.lanes import LaneKey
 from jobqueue.limits import REREADS_MAX
@@ -69,13 +69,16 @@ class _Running:
             job_id, outcome = sql.in_transaction(self.alias, self._make)
             if outcome in (FireOutcome.FIRED, REPEATED):
                 self._give_back(outcome)
+                wakeup.ready(self.alias, {wakeup.Mark(self.row.queue_id, self.row.priority)})
                 return Run(job_id, outcome == REPEATED)
             self._prepare(outcome)
         raise Unavailable("The schedule is being changed; repeat.")
 
     def _make(self) -> tuple[int, str | None]:
         """The statement, and the audit of a run that it made. `homeless` also where the schedule is not there."""
-        lane = LaneKey(self.row.queue_id, self.row.priority, self.row.tenant_id, self.row.kind, "")
+        known = kinds.load([self.row.kind], alias=self.alias).get(self.row.kind)
+        dependency = "" if known is None else known.dependency or ""
+        lane = LaneKey(self.row.queue_id, self.row.priority, self.row.tenant_id, self.row.kind, dependency)
         params: dict[str, Any] = {
             "schedule_id": self.row.pk,
             "lane_id": lanes.lane_ids([lane], alias=self.alias, now=self.now)[lane],

@@ -29,7 +29,8 @@ WITH {marked_clock},
         DELETE FROM tenants_reservation v WHERE v.id = ANY(%(reservations)s::bigint[]) RETURNING v.id
     ),
     judged AS MATERIALIZED (
-        SELECT a.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, p.max_attempts,
+        SELECT a.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency,
+            coalesce(d.max_attempts, p.max_attempts) AS max_attempts,
             n.live, CASE
                 WHEN a.nominal_at IS NULL THEN NULL
                 WHEN p.queue_id IS NULL THEN 'homeless'
@@ -42,6 +43,7 @@ WITH {marked_clock},
         FROM asked a
         LEFT JOIN queue_lane l ON l.id = a.lane_id
         LEFT JOIN queue_policyrow p ON p.queue_id = l.queue_id
+        LEFT JOIN queue_kindrow d ON d.kind = l.kind
         LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
         CROSS JOIN LATERAL {live_runs} n
     ),
