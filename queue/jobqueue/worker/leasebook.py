@@ -128,6 +128,14 @@ class LeaseBook:
             self._due_at = min(self._due_at, lease.due_at)
         self._mark_at = min(self._mark_at, now + MARK_S)
 
+    def adopt(self, lease: HeldLease, place: int, now: float) -> None:
+        """Take over a lease of another book at this place, with its end and the renewal that is under way."""
+        lease.book, lease.place = self, place
+        self.overruns.pop(place, None)
+        self._by_place[place] = lease
+        self._due_at = min(self._due_at, lease.due_at)
+        self._mark_at = min(self._mark_at, now + MARK_S)
+
     def drop(self, places: Iterable[int]) -> None:
         for place in places:
             self._by_place.pop(place, None)

@@ -145,13 +145,14 @@ class Ward:
     def _hand_over(self, room: _Room, now: float) -> None:
         place = next(iter(self._waiting))
         patient = self._waiting.pop(place)
-        self.book.drop([place])
+        lease = self.book.take(place)
+        if lease is None:
+            return
         # Its engine gives out places in their order, and holds one lease at a time: so this one's is known before
         # it says so, and the lease is in some book at every instant.
-        held = patient.held._replace(place=room.taken)
+        room.process.book.adopt(lease, room.taken, now)
         room.taken += 1
         room.busy_since = now
-        room.process.book.add(patient.taken_at, [held], now)
         room.process.tell(Word.RUN, patient.body)
 
     def _dismiss(self, room: _Room) -> None:

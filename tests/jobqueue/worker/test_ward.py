@@ -102,6 +102,17 @@ def test_suspects_run_one_at_a_time() -> None:
     stage.close()
 
 
+def test_a_suspect_keeps_what_its_renewals_gained_while_it_waited() -> None:
+    stage = staged(101, 102)
+    solo = stage.started[1]
+    [waiting] = stage.keeper._ward.book
+    waiting.ends_at = gained = waiting.ends_at + 1_000
+    finish(solo, 0)
+    stage.until(lambda: len(stage.keeper._ward.book) == 0)
+    assert [(lease.job_id, lease.ends_at) for lease in solo.book] == [(102, gained)]
+    stage.close()
+
+
 def test_a_suspect_that_runs_on_without_its_lease_is_joined_by_none() -> None:
     stage = staged(101, 102)
     solo = stage.started[1]
