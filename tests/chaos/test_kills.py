@@ -82,6 +82,7 @@ def test_processes_are_killed_for_minutes(platform: Platform, tmp_path: Path, se
     run_kills(platform, load, seed, jobs=200, kills=120, pause_s=0.8)
 
 
+@pytest.mark.slow
 def test_a_limit_on_running_jobs_holds_while_processes_die(
     platform: Platform, tmp_path: Path, seed: int
 ) -> None:

@@ -16,9 +16,9 @@ QUICK = Retry(give_up_after_s=60, first_s=0.02, cap_s=1)  # so that many cuts ta
 _names = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("clients") / "data")
+    platform = Platform(tmp_path_factory.mktemp("clients") / "data", flags=("--no-demo", "--no-workers"))
     try:
         platform.start().wait_ready()
         platform.manage("createtenant", "acme")
@@ -27,7 +27,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         platform.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def token(platform: Platform) -> str:
     return platform.token("--tenant", "acme", "--scopes", "produce,work,read")
 

@@ -25,7 +25,8 @@ JOBS_PER_PROCESS = (
     50  # one after another; then a fresh one, so that nobody inherits for long what others leaked
 )
 IDLE_S = 1.0  # a process without a suspect ends
-BACK_S_MIN, BACK_S_MAX = 2, 300  # how long what goes back stays away: about until it would have its turn
+# How long what goes back stays away: until about its turn, and not for long, as another worker may have room.
+BACK_S_MIN, BACK_S_MAX = 2, 30
 LEARN = 0.2  # weight of the newest run in the mean
 
 

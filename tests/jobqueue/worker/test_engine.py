@@ -98,7 +98,7 @@ def test_everything_held_is_dropped_in_the_end_and_places_come_back() -> None:
     with Rig() as rig:
         rig.queue.add(3_000)
         rig.until(lambda: rig.queue.done() == 3_000 and not rig.held, 20)
-        assert len(rig.engine._free_places) == 2_048
+        rig.until(lambda: len(rig.engine._free_places) == 2_048)
         assert not any(rig.board.states)
 
 

@@ -17,7 +17,7 @@ OPS = "user:ops"
 
 def test_a_payload_that_kills_its_workers_comes_back_corrected(platform: Platform) -> None:
     """Exactly `max_crashes` starts, `poison`; no way back without a correction; with one the same job succeeds."""
-    platform.set(lease_s=3, max_crashes=3, max_attempts=10)
+    platform.set(lease_s=5, max_crashes=3, max_attempts=10)
     payload = {"log": str(platform.log), "deadly": True}
     new = NewJob(
         tenant_id=platform.tenant.pk,

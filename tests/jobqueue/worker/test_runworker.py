@@ -87,7 +87,7 @@ def test_a_job_that_kills_its_process_is_stopped_and_disturbs_no_other(platform:
 
 def test_jobs_beside_a_killer_are_charged_once_at_most(platform: Platform) -> None:
     """They run for so long that each crash could take them along; after the first they never share a process."""
-    platform.set(lease_s=3, max_crashes=3, max_attempts=10)
+    platform.set(lease_s=5, max_crashes=3, max_attempts=10)
     long = platform.enqueue("test.sleep", 3, s=2)
     [bad] = platform.enqueue("test.crash")
     platform.worker("--concurrency", "4")
@@ -265,7 +265,7 @@ def test_a_payload_that_kills_is_quarantined_corrected_and_redriven(platform: Pl
     from jobqueue.types import FLEET
     from jobsplatform.errors import CorrectionRequired
 
-    platform.set(lease_s=3, max_crashes=3, max_attempts=10)
+    platform.set(lease_s=5, max_crashes=3, max_attempts=10)
     [bad] = platform.enqueue("test.crash-on-bad", bad=True)
     before = platform.job(bad)
     platform.worker()
