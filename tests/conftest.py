@@ -11,7 +11,7 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import hypothesis
@@ -110,14 +110,9 @@ def process_environment(transactional_db: None) -> dict[str, str]:
     return environment
 
 
-# They start whole platforms: first of all, so that they run side by side and nobody waits for the last of them.
-LONG: Final = ("chaos", "e2e", "clients")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that asks for the database gets both: none can pass because it had only one."""
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
     for item in items:
         marker = item.get_closest_marker("django_db")
         asked = {"db", "transactional_db", "django_db_reset_sequences"} & set(
