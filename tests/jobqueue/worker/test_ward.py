@@ -206,11 +206,15 @@ def test_more_than_can_wait_go_back_until_about_their_turn(monkeypatch: pytest.M
     stage.until(lambda: len(stage.queue.calls["release"]) == 3)
     assert {call.delay_s for call in stage.queue.calls["release"]} == {2}
     assert [lease.job_id for lease in stage.keeper._ward.book] == [101]
-    stage.keeper._ward._mean_s = 60.0
+    stage.keeper._ward._mean_s = 10.0
     for job_id in (105, 106):
         isolate(stage.started[0], job_id)
     stage.until(lambda: len(stage.queue.calls["release"]) == 4)
-    assert stage.queue.calls["release"][-1].delay_s == 120
+    assert stage.queue.calls["release"][-1].delay_s == 20
+    stage.keeper._ward._mean_s = 60.0
+    isolate(stage.started[0], 107)
+    stage.until(lambda: len(stage.queue.calls["release"]) == 5)
+    assert stage.queue.calls["release"][-1].delay_s == 30, "another worker may have room"
     stage.close()
 
 
