@@ -8,7 +8,8 @@ PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
-IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
+# Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
+IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked bench-scheduler lock clean
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import hypothesis
@@ -110,8 +111,28 @@ def process_environment(transactional_db: None) -> dict[str, str]:
     return environment
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Where the long files are: tests of many processes, most of whose time is waiting.
+LONG: Final = ("chaos", "jobqueue/worker", "e2e", "clients", "jobsplatform/test_supervisor.py", "concurrency")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Both databases for whoever asks for one; and side by side, long files begin first.
+
+    Files go to the processes of pytest-xdist in the order of collection (`--no-loadscope-reorder`): were a long one
+    last, it would run alone. In one process pytest-django's order stays.
+    """
+    _give_both_databases(items)
+    yield
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place_in_line(item.nodeid.removeprefix("tests/")))
+
+
+def _place_in_line(file: str) -> int:
+    return next((place for place, start in enumerate(LONG) if file.startswith(start)), len(LONG))
+
+
+def _give_both_databases(items: list[pytest.Item]) -> None:
     """A test that asks for the database gets both: none can pass because it had only one."""
     for item in items:
         marker = item.get_closest_marker("django_db")
