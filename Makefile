@@ -3,6 +3,8 @@
 SHELL := /bin/sh
 .SUFFIXES:
 .DEFAULT_GOAL := help
+# Where this is set, each of the many processes that are started compiles a thousand modules anew: two seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py

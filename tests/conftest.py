@@ -65,6 +65,9 @@ def _set_environment(folder: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("JOBSPLATFORM_", "JOBS_"))]:
         if name not in KEPT:
             del os.environ[name]
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # a test's many processes need not each compile everything
     os.environ.update(
         DJANGO_SETTINGS_MODULE="jobsplatform.settings",
         JOBSPLATFORM_DATA=str(folder),
