@@ -17,7 +17,7 @@ import pytest
 from django.conf import settings
 from django.db.models.functions import Now
 
-from jobqueue.ids import format_id, parse_id
+from jobqueue.ids import format_id
 
 ROOT = Path(__file__).resolve().parents[3]
 _numbers = itertools.count(1)
@@ -126,12 +126,12 @@ class Platform:
         """
         from jobqueue.models import Lease
 
-        for job, (generation, pid) in self.runs().items():
-            if not is_alive(pid):
-                lease = Lease.objects.using(self.shard).filter(
-                    job_id=parse_id(job), generation=generation, is_started=True
-                )
-                lease.update(expires_at=Now())
+        runs = self.runs()
+        for lease in Lease.objects.using(self.shard).filter(is_started=True):
+            generation, pid = runs.get(format_id(lease.job_id), (0, 0))
+            if generation == lease.generation and not is_alive(pid):
+                mine = Lease.objects.using(self.shard).filter(job_id=lease.job_id, generation=generation)
+                mine.update(expires_at=Now())
 
     def runs(self) -> dict[str, tuple[int, int]]:
         """Job → the generation that began last, and its process."""
