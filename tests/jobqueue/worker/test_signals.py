@@ -49,7 +49,7 @@ def test_a_second_signal_releases_at_once(platform: Platform) -> None:
     time.sleep(0.3)
     assert worker.poll() is None
     worker.send_signal(signal.SIGINT)
-    assert platform.until(lambda: worker.poll() is not None, 3) < 2
+    assert platform.until(lambda: worker.poll() is not None, 30) < 15  # of a grace of a minute
     assert (worker.returncode, platform.states(jobs)) == (0, ["ready"] * 3)
 
 
