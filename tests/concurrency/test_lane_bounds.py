@@ -33,6 +33,7 @@ def _churn(seconds: float) -> None:
 def _churn_until(condition: Callable[[], bool]) -> None:
     """As long as it takes: the bound waits for every writing transaction of the server, also of other tests."""
     end = time.monotonic() + 60
+    _pass_work_through()  # makes the lane
     while not condition():
         assert time.monotonic() < end, _low()
         _pass_work_through()
