@@ -56,7 +56,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    Server(folder).stop()
+    Server(folder).stop(0)  # no last checkpoint: what it would write is removed
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -151,8 +151,15 @@ def _give_both_databases(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> None:
+def django_db_keepdb() -> bool:
+    """A server of this run's own is removed as it is: to drop each database first takes a checkpoint, to the disk."""
+    return not os.environ["JOBSPLATFORM_DATABASE_URL"]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """Lets `flush` empty the audit, which refuses every TRUNCATE: owners alone may set its trigger aside."""
+    from django.db import connections
     from django.db.backends.postgresql.operations import DatabaseOperations
 
     build = DatabaseOperations.sql_flush
@@ -165,6 +172,10 @@ def django_db_setup(django_db_setup: None) -> None:
         return [f"{table} DISABLE TRIGGER USER", *statements, f"{table} ENABLE TRIGGER USER"]
 
     DatabaseOperations.sql_flush = sql_flush  # type: ignore[method-assign]
+    yield
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        connection.close_pool()
 
 
 @pytest.fixture(autouse=True)
