@@ -175,7 +175,7 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     yield
     for connection in connections.all(initialized_only=True):
         connection.close()
-        connection.close_pool()
+        connection.close_pool()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
