@@ -67,3 +67,21 @@ def post_worker_init(worker: Any) -> None:
         stopping.set()
 
     signal.signal(signal.SIGTERM, end)
+    _beacons[worker.pid] = _beacon()
+
+
+_beacons: dict[int, Any] = {}
+
+
+def _beacon() -> Any:
+    """This process says that it lives (after the fork: the beacon has a thread and a connection)."""
+    from jobqueue.processes import Beacon
+
+    beacon = Beacon("web", slots=threads)
+    beacon.start()
+    return beacon
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    if worker.pid in _beacons:
+        _beacons[worker.pid].end_soon()

@@ -67,6 +67,7 @@ WORRYING: Final = frozenset(
         "notify_failed",
         "hub_failed",
         "csp_violation",
+        "beat_failed",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

@@ -1,0 +1,5 @@
+-- process_end: a process says that it ends.
+-- params: key, now
+-- returns nothing.  locks: its own row
+UPDATE queue_process SET ended_at = coalesce(%(now)s::timestamptz, clock_timestamp())
+WHERE key = %(key)s::text AND ended_at IS NULL
