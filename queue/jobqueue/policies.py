@@ -106,13 +106,7 @@ class QueuePolicy:
     @cached_property
     def scheduling(self) -> Policy:
         """The policy that is in force."""
-        return Policy(
-            self.policy_number,
-            [BandPolicy(**asdict(band)) for band in self.bands],
-            reserved_share=self.reserved_share,
-            ageing_s=self.ageing_s,
-            cost_model=self.cost_model,
-        )
+        return scheduling_of(self, self.bands)
 
     def drawn(self) -> Policy:
         """The policy of one claim: mostly the one in force, at random the one on trial."""
@@ -134,6 +128,17 @@ class QueuePolicy:
         raise Invalid.at(
             "/priority", f"Queue {self.name} has the bands 0 to {len(self.bands) - 1} ({names})."
         )
+
+
+def scheduling_of(queue: QueuePolicy, bands: Sequence[Band]) -> Policy:
+    """The queue's policy with these bands."""
+    return Policy(
+        queue.policy_number,
+        [BandPolicy(**asdict(band)) for band in bands],
+        reserved_share=queue.reserved_share,
+        ageing_s=queue.ageing_s,
+        cost_model=queue.cost_model,
+    )
 
 
 _POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands", "trial")]
