@@ -68,6 +68,7 @@ WORRYING: Final = frozenset(
         "hub_failed",
         "csp_violation",
         "beat_failed",
+        "login_refused",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

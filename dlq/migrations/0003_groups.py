@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ("dlq", "0002_campaigns"),
         ("queue", "0008_pauses_and_processes"),
-        ("tenants", "0004_signing_secrets"),
+        ("tenants", "0005_login_attempts"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
     ]

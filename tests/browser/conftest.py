@@ -82,9 +82,8 @@ def site(
         finally:
             thread.terminate()
             for alias in dict.fromkeys(["default", *settings.SHARD_ALIASES.values()]):
-                call_command(
-                    "flush", verbosity=0, interactive=False, database=alias, inhibit_post_migrate=True
-                )
+                call_command("flush", verbosity=0, interactive=False, database=alias)
+            _reseed()
 
 
 def _reseed() -> None:

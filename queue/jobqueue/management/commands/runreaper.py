@@ -6,6 +6,7 @@ from jobqueue import processes, upkeep
 from jobqueue.models import Process
 from jobqueue.schedules import answers, firing
 from jobsplatform.loop import Pass
+from tenants import logins
 
 REAP_LIMIT = 1_000  # leases a pass; more waiting: the next pass follows at once
 EXPIRE_LIMIT = 1_000  # jobs a pass
@@ -30,5 +31,6 @@ class Command(processes.BeatingCommand):
             Pass("purge", lambda: upkeep.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
             Pass("purge_fires", lambda: firing.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
             Pass("purge_processes", lambda: processes.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+            Pass("purge_logins", lambda: logins.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
             Pass("purge_answers", lambda: answers.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
         ]
