@@ -1,4 +1,4 @@
-"""Group × act × tenant: whoever may not, cannot, by no page and by no verb; forged ids look absent and change nothing."""
+"""Group × act × tenant: whoever may not, cannot, by page or by verb; forged ids look absent and change nothing."""
 
 from __future__ import annotations
 
