@@ -67,21 +67,23 @@ def post_worker_init(worker: Any) -> None:
         stopping.set()
 
     signal.signal(signal.SIGTERM, end)
-    _beacons[worker.pid] = _beacon()
+    _start_beacon()
 
 
-_beacons: dict[int, Any] = {}
+_beacons: list[Any] = []  # of this process: one, or none
 
 
-def _beacon() -> Any:
+def _start_beacon() -> None:
     """This process says that it lives (after the fork: the beacon has a thread and a connection)."""
-    from jobqueue.processes import Beacon
+    from django.apps import apps
 
-    beacon = Beacon("web", slots=threads)
-    beacon.start()
-    return beacon
+    if apps.ready:  # the application that is served is the platform's
+        from jobqueue.processes import Beacon
+
+        _beacons.append(Beacon("web", slots=threads))
+        _beacons[0].start()
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    if worker.pid in _beacons:
-        _beacons[worker.pid].end_soon()
+    for beacon in _beacons:
+        beacon.end_soon()
