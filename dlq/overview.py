@@ -292,10 +292,11 @@ def _attention(
     yield from _growth(known, queues)
     yield from _losses(overview)
     for number, shard in known.items():
-        for name in shard.standing[8]:
+        for name, _, word in (text.rpartition(" (") for text in shard.standing[8]):
+            title = f"Breaker of {name} is {word.replace('_', ' ')}"
             where = f" on shard {number}" if len(known) > 1 else ""
             page = ("queue_dependency_changelist", ())
-            yield Attention("warning", f"Breaker of {name}{where}", "Jobs that need it wait.", page)
+            yield Attention("warning", title + where, "Jobs that need it wait.", page)
         yield from _clock(number, shard)
 
 

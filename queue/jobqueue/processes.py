@@ -141,7 +141,7 @@ class BeatingCommand(LoopCommand):
 # Reading
 
 
-def living(now: datetime | None = None) -> list[Process]:
+def living() -> list[Process]:
     """Processes that have not said good-bye, silent ones too (until they are forgotten), the newest beat first."""
     return list(Process.objects.filter(ended_at__isnull=True).order_by("-beat_at")[:SHOWN_MAX])
 
@@ -169,7 +169,13 @@ def drain_named(name: str, *, actor: str, reason: str = "", now: datetime | None
 
 
 def _drained(which: dict[str, Any], actor: str, reason: str, now: datetime | None) -> list[str]:
-    params = {**which, "actor": actor[:NAME_CHARS_MAX], "silent_s": SILENT_SECONDS, "now": now}
+    params = {
+        **which,
+        "kind": Process.Kind.WORKER.value,
+        "actor": actor[:NAME_CHARS_MAX],
+        "silent_s": SILENT_SECONDS,
+        "now": now,
+    }
     with transaction.atomic():
         rows = sql.rows("jobqueue/process_drain", params, alias="default", writes=True)
         if not rows:

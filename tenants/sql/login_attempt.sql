@@ -1,4 +1,5 @@
 -- login_attempt: count one more attempt of a key, from one on when its window has passed.
+-- database: control
 -- params: key, window_s, now
 -- returns how many there were in the window, this one too, and the seconds until the window ends.  locks: its own row
 INSERT INTO tenants_loginattempt AS a (key, count, since)

@@ -1,4 +1,5 @@
 -- login_forget: forget the attempts of a key, or all that no window holds any more.
+-- database: control
 -- params: key (null: old ones), window_s, limit, now
 -- returns how many.  locks: their rows (SKIP LOCKED)
 WITH gone AS (

@@ -125,7 +125,7 @@ def test_growth_of_dead_letters_and_lost_leases_is_told_above_the_usual() -> Non
 def test_an_open_breaker_is_told() -> None:
     _everybody_lives()
     dependencies.open_breaker("smtp", actor=OPS)
-    assert _titles() == {"Breaker of smtp (held open)"}
+    assert _titles() == {"Breaker of smtp is held open"}
 
 
 def test_a_clock_that_was_set_back_is_told() -> None:

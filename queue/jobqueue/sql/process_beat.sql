@@ -1,4 +1,5 @@
 -- process_beat: a process says that it lives, and hears whether it should end.
+-- database: control
 -- params: key, kind, name, version, queues (null: all), slots, held, now
 -- returns one row: whether somebody asked it to drain.  locks: its own row
 INSERT INTO queue_process AS p (key, kind, name, version, queues, slots, held, started_at, beat_at)

@@ -1,4 +1,5 @@
 -- process_end: a process says that it ends.
+-- database: control
 -- params: key, now
 -- returns nothing.  locks: its own row
 UPDATE queue_process SET ended_at = coalesce(%(now)s::timestamptz, clock_timestamp())

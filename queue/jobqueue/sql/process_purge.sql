@@ -1,4 +1,5 @@
 -- process_purge: forget processes that have been silent for long.
+-- database: control
 -- params: limit, kept_s, now
 -- returns how many.  locks: their rows (SKIP LOCKED)
 WITH gone AS (
