@@ -92,7 +92,7 @@ def pytest_configure() -> None:
     """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
     from pytest_django import fixtures
 
-    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())  # type: ignore[attr-defined]
+    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

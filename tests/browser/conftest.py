@@ -21,6 +21,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.core.management import call_command
+from django.db import connections
 from django.test.testcases import LiveServerThread, _StaticFilesHandler
 from playwright.sync_api import Browser, Page, Response, sync_playwright
 
@@ -84,6 +85,7 @@ def site(
             for alias in dict.fromkeys(["default", *settings.SHARD_ALIASES.values()]):
                 call_command("flush", verbosity=0, interactive=False, database=alias)
             _reseed()
+            connections.close_all()
 
 
 def _reseed() -> None:
