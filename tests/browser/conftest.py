@@ -195,7 +195,7 @@ def audit() -> Callable[..., None]:
 
 def _audit(page: Page, name: str = "") -> None:
     """Axe finds nothing, and the page is no wider than its window. With a name it may be photographed."""
-    page.wait_for_load_state("networkidle")
+    page.wait_for_load_state("load")
     if PICTURES and name:
         Path(PICTURES).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=f"{PICTURES}/{name}.png", full_page=True)
