@@ -14,7 +14,6 @@ pytestmark = pytest.mark.needs("chromium")
 PAGES = {
     "queues": "/admin/queue/queue/",
     "queue-form": "/admin/queue/queue/{queue}/change/",
-    "jobs": "/admin/queue/job/",
 }
 
 

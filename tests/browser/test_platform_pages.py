@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connections
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from jobqueue import policies, processes
@@ -133,6 +134,9 @@ def test_a_queue_is_paused_by_keyboard_and_resumed_without_javascript(
 
 
 def test_a_worker_is_drained_from_its_page(visit: Visitor) -> None:
+    Process.objects.filter(kind=Process.Kind.WORKER).update(
+        beat_at=timezone.now()
+    )  # however long it took so far
     page = visit("/admin/processes/")
     page.get_by_label("Drain host-1:w").click()
     page.get_by_label("Reason").fill("new version")
