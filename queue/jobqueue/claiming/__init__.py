@@ -14,6 +14,7 @@ that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in t
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -63,12 +64,8 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
 def _claim_on(
     alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
 ) -> list[Taken]:
-    if request.claim_key is not None:
-        repeated = live_leases(
-            alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now
-        )
-        if repeated:
-            return repeated
+    if repeated := _earlier(alias, request, call_hash, scope, now):
+        return repeated
     if len(request.queues) == 1:
         return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
     taken: list[Taken] = []
@@ -78,11 +75,12 @@ def _claim_on(
             QueueTurn
         ] = []  # they gave their whole share, and may have more for what others left over
         for index, turn in enumerate(turns):
-            left = request.limit - len(taken)
+            left = max(0, request.limit - len(taken))  # a racing repeat may have made more
             share = left if turn.is_strict else -(-left // (len(turns) - index))
             part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
             try:
-                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+                own = (row.job_id for row in taken)
+                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now, own) if share else []
             except JobsPlatformError:
                 if not taken:
                     raise
@@ -90,9 +88,18 @@ def _claim_on(
             taken.extend(rows)
             if share and len(rows) == share and not turn.is_strict:
                 unspent.append(turn)
-        # With a key a second round would only meet the leases of the first.
-        turns = unspent if request.claim_key is None else []
-    return taken
+        turns = unspent
+    # A racing repeat may have taken all that there was.
+    return taken or _earlier(alias, request, call_hash, scope, now)
+
+
+def _earlier(
+    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+) -> list[Taken]:
+    """The live leases of another call with this key."""
+    if request.claim_key is None:
+        return []
+    return live_leases(alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now)
 
 
 def _least(one: int | None, other: int | None) -> int | None:
@@ -106,9 +113,13 @@ def _claim_from(
     call_hash: bytes,
     scope: Scope,
     now: datetime | None,
+    own: Iterable[int] = (),
 ) -> list[Taken]:
-    """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
-    claim = QueueClaim(alias, queue, request, call_hash, scope, now)
+    """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept.
+
+    `own`: jobs that other parts of the claim have leased.
+    """
+    claim = QueueClaim(alias, queue, request, call_hash, scope, now, own)
     _note(claim, claim.key)
     floor = _floors.get(claim.key, Floor())
     try:
