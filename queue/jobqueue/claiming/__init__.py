@@ -34,7 +34,7 @@ from jobsplatform.errors import JobsPlatformError
 __all__ = ["ClaimRequest", "Lease", "claim", "forget", "heads_of"]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
-NOTES_MAX: Final = 10_000
+CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
 
 _floors: dict[Key, Floor] = {}
 _noted: dict[Key, datetime] = {}
@@ -120,6 +120,7 @@ def _claim_from(
     `own`: jobs that other parts of the claim have leased.
     """
     claim = QueueClaim(alias, queue, request, call_hash, scope, now, own)
+    _make_room()
     _note(claim, claim.key)
     floor = _floors.get(claim.key, Floor())
     try:
@@ -143,9 +144,14 @@ def _note(claim: QueueClaim, key: Key) -> None:
     params = {"max_priority": claim.request.max_priority, "every_s": NOTE_EVERY_S, "now": claim.now}
     scope = {"queue_id": claim.queue.id, "claim_class": claim.claim_class, **claim.asker}
     sql.rows("jobqueue/claim_note", params | scope, alias=claim.alias)
-    if len(_noted) >= NOTES_MAX:
-        _noted.clear()
     _noted[key] = at
+
+
+def _make_room() -> None:
+    """A caller may ask for other kinds with each claim: what is remembered of them is bounded."""
+    for memory in (_floors, _noted, urgent):
+        if len(memory) >= CLASSES_MAX:
+            memory.clear()
 
 
 def forget() -> None:
