@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -46,14 +46,8 @@ def live_leases(
     return [Taken(*row[1:]) for row in rows]
 
 
-def key_of(alias: str, queue: QueuePolicy, request: ClaimRequest, scope: Scope) -> Key:
-    """Where and of what class a claim is."""
-    kinds = None if request.kinds is None else sorted(request.kinds)
-    return alias, queue.id, short_hash("class", kinds, request.max_priority, scope.tenant_id)
-
-
 class Urgent(Exception):
-    """Work waits in strict bands, which were taken for empty; nothing was started."""
+    """Work waits in strict bands, which were taken for empty; nothing is started."""
 
 
 class Started(NamedTuple):
@@ -88,13 +82,11 @@ class QueueClaim:
             Part.WEIGHTED: [band for band in self.bands if band not in strict],
             Part.FLOOR: [band for band in self.bands if band in bulk],
         }
-        self.key = key_of(alias, queue, request, scope)
+        kinds = None if request.kinds is None else sorted(request.kinds)
+        self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
+        self.key: Key = (alias, queue.id, self.claim_class)
         # Strict bands are mostly empty: whether they are is asked in the round trip that locks the others.
         self.looks_ahead = bool(self.bands_of[Part.WEIGHTED]) and self.key not in urgent
-
-    @property
-    def claim_class(self) -> bytes:
-        return self.key[2]
 
     def start(self, part: Part, limit: int) -> list[Started]:
         """Up to `limit` leases of one part of the bands, in a transaction of its own. Raises Urgent."""
@@ -109,9 +101,6 @@ class QueueClaim:
             self.alias, lambda connection: Transaction(self, connection, part, bands).run(limit)
         )
         self.own.update(one.taken.job_id for one in started)
-        if started is None:
-            urgent.add(self.key)
-            raise Urgent
         if part is Part.STRICT:
             (urgent.add if started else urgent.discard)(self.key)
         else:
@@ -145,6 +134,7 @@ class Transaction:
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
         self.busy: set[int] = set()  # tenants that other claims hold
+        self.at: datetime | None = None  # by the database's clock: what ages is judged by it
         self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
             "queue_id": claim.queue.id,
@@ -152,24 +142,22 @@ class Transaction:
             "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
         }
 
-    def run(self, limit: int) -> list[Started] | None:
-        """Up to `limit` leases; None: work waits ahead of these bands.
-
-        None and no error, so that the transaction is committed: a rollback costs the connection all its
-        prepared statements.
-        """
+    def run(self, limit: int) -> list[Started]:
         sql.by_one_plan(self.connection)
         lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
         repeated = self._repeated()
         if repeated:
             return [Started(row, None) for row in repeated]
-        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+        costed = {"is_costed": self.claim.policy.is_costed}
+        state = self._send("claim_state", self.key | costed | {"now": self.claim.now})
         self.gate.shut_known()
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
-            return None
-        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
+            urgent.add(self.claim.key)
+            raise Urgent
+        *stored, self.at = state.fetchall()[0]
+        return self._rounds(limit, State.from_json(*stored), rows)
 
     def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
@@ -196,8 +184,7 @@ class Transaction:
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
-        now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
-        return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+        return plan(policy, state, heads, limit, now=self.at, bulk_only=self.part is Part.FLOOR)
 
     def _rooms(self, lanes: list[sql.Row]) -> dict[int, list[Room]]:
         """What running limits leave, by tenant: of those limited here that this transaction could take hold of."""
