@@ -40,6 +40,7 @@ class NewJob:
     delay_s: int | None = None
     deadline: datetime | None = None
     expires_in_s: int | None = None
+    expires_from_due: bool = False  # `expires_in_s` counts from when it can first start
     max_attempts: int | None = None
     dependency: str | None = None
     traceparent: str | None = None
@@ -347,6 +348,7 @@ def _params(
         "delays_s": [job.delay_s for job in jobs],
         "deadlines": [job.deadline for job in jobs],
         "expiries_s": [job.expires_in_s for job in jobs],
+        "expiries_from_due": [job.expires_from_due or None for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "traceparents": [job.traceparent for job in jobs],
         "reservations": list(reservations),
