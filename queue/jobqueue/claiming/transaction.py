@@ -157,7 +157,8 @@ class Transaction:
             urgent.add(self.claim.key)
             raise Urgent
         *stored, self.at = state.fetchall()[0]
-        return self._rounds(limit, State.from_json(*stored), rows)
+        remembered = State.from_json(*stored)
+        return self._rounds(limit, remembered, self._whole(rows, limit, remembered))
 
     def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
@@ -175,8 +176,27 @@ class Transaction:
             if moved is None:
                 break
             state = moved
-            lanes = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
+            wanted = limit - len(taken)
+            lanes = self._send("claim_heads", self._head_params(wanted, state)).fetchall()
+            lanes = self._whole(lanes, wanted, state)
         return taken
+
+    def _whole(self, lanes: list[sql.Row], wanted: int, state: State) -> list[sql.Row]:
+        """The same lanes, and the rest of those of a tenant that a listing's bound cut off: what stands first of it
+        may stand in any.
+        """
+        bound = self._heads_max(wanted)
+        if bound == CLAIM_PROBES_MAX:
+            return lanes
+        for band, after in zip(self.bands, self._after(state), strict=True):
+            tenants = [lane[2] for lane in lanes if lane[1] == band]
+            if len(tenants) < bound or len(set(tenants)) > wanted:
+                continue  # all are listed, or the last one's turn does not come
+            last = max(tenants, key=lambda tenant: (tenant < after, tenant))
+            params = self._head_params(wanted, state) | {"bands": [band], "after": [last], "tenant_id": last}
+            rest = self._send("claim_heads", params | {"heads": CLAIM_PROBES_MAX}).fetchall()
+            lanes = [lane for lane in lanes if (lane[1], lane[2]) != (band, last)] + rest
+        return lanes
 
     def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
         left = self.gate.starts_left(lane[-1] for lane in lanes)
@@ -269,11 +289,14 @@ class Transaction:
             "after": None if state is None else self._after(state),
             "busy": list(self.busy) or None,
             "wanted": wanted,
-            "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
+            "heads": self._heads_max(wanted),
             "probes": CLAIM_PROBES_MAX,
             "is_costed": self.claim.policy.is_costed,
             "now": self.claim.now,
         }
+
+    def _heads_max(self, wanted: int) -> int:
+        return CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE
 
     def _take_params(self, planned: Plan) -> dict[str, Any]:
         takes = planned.takes
