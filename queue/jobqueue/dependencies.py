@@ -59,14 +59,6 @@ def standings(name: str | None = None, now: datetime | None = None) -> list[Stan
     return sorted(found, key=lambda standing: (standing.name, standing.shard))
 
 
-def settings_of(name: str) -> Dependency:
-    """What control has set. Raises NotFound for a name that no one has set and no pass has met yet."""
-    try:
-        return Dependency.objects.get(name=name)
-    except Dependency.DoesNotExist:
-        raise NotFound(f"There is no dependency {name!r}.") from None
-
-
 # Changing
 
 

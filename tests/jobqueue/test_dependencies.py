@@ -78,7 +78,7 @@ def test_work_without_a_dependency_makes_no_state_and_no_counts() -> None:
 def test_control_learns_of_a_name_that_was_used() -> None:
     cast.enqueue(dependency=D)
     dependencies.adopt()
-    assert dependencies.settings_of(D).breaker_calls == 20
+    assert Dependency.objects.get(name=D).breaker_calls == 20
 
 
 def test_a_shard_that_missed_a_change_is_told() -> None:
