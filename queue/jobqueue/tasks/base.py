@@ -73,6 +73,11 @@ class Backend(BaseTaskBackend):
             return found
         return found.using(backend=self.alias)
 
+    def told(self, task: Any, *, queue: str | None, **values: Any) -> Any:
+        """The task with what a job says of it, but for a queue that is none of the site's: Django would refuse it."""
+        known = queue if not self.queues or queue in self.queues else None
+        return task.using(queue_name=known, **values)
+
     def band(self, priority: int, bands: int, default: int) -> int | str:
         if self.bands is not None:
             return priorities.chosen(priority, self.bands)

@@ -62,8 +62,8 @@ class HttpBackend(Backend):
         task = None if call is None or job["kind"] != calls.kind_of(call.path) else self.find(call.path)
         if call is None or task is None:
             raise TaskResultDoesNotExist(result_id)
-        told = task.using(
-            priority=call.priority, queue_name=job["queue"], run_after=_instant(job["not_before"])
+        told = self.told(
+            task, queue=job["queue"], priority=call.priority, run_after=_instant(job["not_before"])
         )
         result = results.fresh(told, call.args, call.kwargs, backend=self.alias)
         return results.fill(result, _facts(api, path, job))
