@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
-PICTURES := clean_in_light and (home or paused-queue or policy or processes)  # those that the docs show
+PICTURES := clean_in_light and (home or paused-queue or policy)  # those that the docs show
 IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
 
 .PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-latency bench-parked bench-scheduler lock clean

@@ -47,6 +47,7 @@ def test_a_page_is_clean_in_light_and_dark_wide_and_narrow(
     visit: Visitor, audit: Callable[..., None], name: str
 ) -> None:
     for suffix, width, scheme in (("light", 1280, "light"), ("dark-narrow", NARROW, "dark")):
+        Process.objects.update(beat_at=timezone.now())  # however long it took so far
         address = PAGES[name].format(queue=Queue.objects.get(name="mail").pk)
         audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
 
