@@ -41,6 +41,8 @@ TOKEN_PEPPER = (PEPPER or secretfiles.read_or_make(DATA / "token_pepper")).encod
 JOBS_POOL_CONNECTIONS = env.int("JOBS_POOL_CONNECTIONS", default=32)  # 1..500 per process and database
 JOBS_POOL_WAIT_SECONDS = env.int("JOBS_POOL_WAIT_SECONDS", default=3)  # 1..30 for a free connection, then 503
 JOBS_CONNECT_SECONDS = env.int("JOBS_CONNECT_SECONDS", default=5)  # 1..30 per attempt and host
+JOBS_RECONNECT_SECONDS = env.int("JOBS_RECONNECT_SECONDS", default=2)  # 1..60 longest wait between attempts
+JOBS_STANDBY_REQUIRED = env.bool("JOBS_STANDBY_REQUIRED", default=False)  # not ready without a standby
 _DIRECT = not DATABASE_URL
 JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)  # false behind a pooler
 
@@ -95,6 +97,10 @@ JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process
 JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
 JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
+JOBS_PROMOTE_PER_SECOND = env.int(
+    "JOBS_PROMOTE_PER_SECOND", default=5000
+)  # 100..100000 due jobs a dispatcher
+JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=2000)  # 100..100000 lapsed leases a reaper
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
