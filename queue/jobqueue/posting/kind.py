@@ -17,6 +17,7 @@ from jobqueue.posting import exchange, payload, target
 from jobqueue.posting.exchange import Answer
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.outcomes import Overload, Permanent, Transient, Uncertain
+from jobsplatform import tracing
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
 from tenants import signing
@@ -73,7 +74,8 @@ def _bounded(job: JobContext, timeout_s: float) -> float:
 def _headers(job: JobContext, call: payload.Call, body: bytes) -> dict[str, str]:
     secrets = signing.secrets_of(job.lease.tenant_id)
     signed = signing.headers(secrets, job.operation_id, int(time.time()), body)
-    trace = {"traceparent": job.traceparent} if job.traceparent else {}
+    traceparent = tracing.current() or job.traceparent
+    trace = {} if traceparent is None else {"traceparent": traceparent}
     return {
         "User-Agent": "jobsplatform",
         "Accept-Encoding": "identity",
