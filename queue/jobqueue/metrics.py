@@ -28,7 +28,7 @@ from tenants.models import Tenant
 QUEUES_MAX: Final = 50  # by name; five bands of each in six families are about 150 KB
 TENANTS_MAX: Final = 20
 DEPENDENCIES_MAX: Final = 50
-LANES_MAX: Final = 20_000  # looked into: two index probes each, about 100 ms
+LANES_MAX: Final = 10_000  # looked into: two index probes each, about 50 ms
 JOBS_MAX: Final = 2_000  # of a band that are counted
 LEASES_MAX: Final = 200_000
 SHARE_SECONDS: Final = 300.0  # over which shares of starts are reckoned

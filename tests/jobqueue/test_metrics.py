@@ -16,6 +16,7 @@ from jobqueue.enqueue import enqueue as enqueue_jobs
 from jobqueue.models import Queue
 from jobsplatform import events, metrics, sql
 from jobsplatform.errors import JobsPlatformError
+from tenants.models import Tenant
 from tests import cast
 
 pytestmark = pytest.mark.django_db
@@ -268,18 +269,13 @@ def crowd(request: pytest.FixtureRequest) -> tuple[int, int]:
         for number in range(queues)
     )
     first = Queue.objects.get(name="q0").pk
-    with connections["default"].cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO tenants_tenant (slug, name, is_suspended, created_at)"
-            " SELECT 't' || n, 't' || n, false, now() FROM generate_series(1, %s) n",
-            (tenants,),
-        )
+    Tenant.objects.bulk_create(Tenant(slug=f"t{number}") for number in range(tenants))
     with connections[cast.SHARD].cursor() as cursor:
         cursor.execute(
             """
             WITH lane AS (
                 INSERT INTO queue_lane (queue_id, priority, tenant_id, kind, dependency, is_active, low)
-                SELECT %(first)s + q, n %% 5, 1 + (q * 7 + n) %% %(tenants)s, 'noop', '', true,
+                SELECT %(first)s + q, n %% 5, %(tenant)s + (q * 7 + n) %% %(tenants)s, 'noop', '', true,
                     clock_timestamp() - interval '1 hour'
                 FROM generate_series(0, %(queues)s - 1) q, generate_series(0, %(lanes)s - 1) n
                 RETURNING id, queue_id, priority
@@ -293,7 +289,13 @@ def crowd(request: pytest.FixtureRequest) -> tuple[int, int]:
             SELECT id, id, 5, 0, 0, 0, 0, 0, 0, 0, false, clock_timestamp() - id %% 1000 * interval '1 second', true
             FROM lane
             """,
-            {"first": first, "queues": queues, "tenants": tenants, "lanes": lanes},
+            {
+                "first": first,
+                "tenant": Tenant.objects.get(slug="t0").pk,
+                "queues": queues,
+                "tenants": tenants,
+                "lanes": lanes,
+            },
         )
         cursor.execute("ANALYZE queue_lane, queue_readyjob")
     return queues, tenants
