@@ -17,6 +17,7 @@ from jobsplatform import database, sql
 from jobsplatform.errors import NotFound
 from tenants import audit
 
+ID_SEQUENCE: Final = "queue_job_id_seq"
 IDS_SKIPPED: Final = 1_000_000_000  # of 2**48 in an id space
 GENERATIONS_SKIPPED: Final = (
     1_000_000  # of 2**31; a job that is claimed once a second gets there in eleven days
@@ -40,7 +41,8 @@ def restored(
     alias = database.aliases().get(number)
     if alias is None:
         raise NotFound
-    (last,) = sql.rows("jobqueue/restored_ids", {"skipped": IDS_SKIPPED}, alias=alias, writes=True)[0]
+    ids = {"sequence": ID_SEQUENCE, "skipped": IDS_SKIPPED}
+    (last,) = sql.rows("jobqueue/restored_ids", ids, alias=alias, writes=True)[0]
     leases = _take_back(alias, batch, now)
     jobs = _raise_generations(alias, batch)
     epoch = Epoch(leases, jobs, last + 1)
