@@ -83,11 +83,12 @@ def _slow_dump(url: str, over: threading.Event) -> threading.Thread:
 
     def read() -> None:
         assert process.stdout is not None
-        process.stdout.read(4_096)
-        over.wait(120)
-        while process.stdout.read(1 << 20):
-            pass
-        assert process.wait(60) == 0
+        with process.stdout as output:
+            output.read(4_096)
+            over.wait(120)
+            while output.read(1 << 20):
+                pass
+        process.wait(60)
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
