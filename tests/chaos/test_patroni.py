@@ -142,7 +142,9 @@ class Cluster:
 
     def kill(self, name: str) -> None:
         """Take a member away at once: its Patroni, then its server."""
-        self.processes.pop(name).kill()
+        patroni = self.processes.pop(name)
+        patroni.kill()
+        patroni.wait(10)
         pid = (self.folder / name / "postmaster.pid").read_text().split()[0]
         os.kill(int(pid), signal.SIGKILL)
 
@@ -225,8 +227,10 @@ def test_no_acknowledged_job_is_lost_when_the_primary_dies(cluster: Cluster, tmp
         before = cluster.primary()
         killed_at = time.monotonic()
         cluster.kill(before)
-        assert platform.code("doctor") == 2
+        said, said_at = platform.code("doctor"), time.monotonic()
         recovered_at = _recovered(load, killed_at)
+        # On a machine so slow that the command takes as long as the failover, it tells the truth of afterwards.
+        assert said == 2 or said_at > recovered_at - 2
         time.sleep(15)
         load.stop()
         samples.stop()
