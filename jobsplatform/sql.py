@@ -153,6 +153,21 @@ def planner_kept(alias: str) -> Iterator[None]:
                 connection.execute(_RESTORE_SETTINGS, found)
 
 
+@contextmanager
+def time_limit(alias: str, seconds: int) -> Iterator[None]:
+    """Bound each statement of the block; one that takes longer raises Unavailable. The block is one transaction."""
+    with translated(alias, writes=False), transaction.atomic(using=alias):
+        raw = connections[alias].connection
+        (before,) = _fetch(psycopg.Cursor(raw).execute("SELECT current_setting('statement_timeout')"))[0]
+        _limit(raw, f"{seconds}s")
+        yield
+        _limit(raw, before)
+
+
+def _limit(raw: psycopg.Connection[Row], wanted: str) -> None:
+    psycopg.Cursor(raw).execute("SELECT set_config('statement_timeout', %s, true)", [wanted])
+
+
 def _fetch(cursor: psycopg.Cursor[Row]) -> list[Row]:
     result = cursor.pgresult  # not `description`, which makes an object of each column
     return cursor.fetchall() if result is not None and result.nfields else []
