@@ -66,6 +66,7 @@ WORRYING: Final = frozenset(
         "listener_pooled",
         "notify_failed",
         "hub_failed",
+        "csp_violation",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

@@ -9,8 +9,13 @@ from typing import Any
 import environ
 
 from jobsplatform import embedded, logs, secretfiles
-
-BASE_DIR = Path(__file__).resolve().parent.parent
+from jobsplatform.components import AUTH_PASSWORD_VALIDATORS as AUTH_PASSWORD_VALIDATORS
+from jobsplatform.components import BASE_DIR as BASE_DIR
+from jobsplatform.components import INSTALLED_APPS as INSTALLED_APPS
+from jobsplatform.components import MIDDLEWARE as MIDDLEWARE
+from jobsplatform.components import REST_FRAMEWORK as REST_FRAMEWORK
+from jobsplatform.components import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
+from jobsplatform.components import TEMPLATES as TEMPLATES
 
 env = environ.FileAwareEnv()  # NAME_FILE=/path is read too, for mounted secrets
 environ.Env.read_env(BASE_DIR / ".env")
@@ -25,6 +30,7 @@ DEBUG = env.bool("JOBSPLATFORM_DEBUG", default=False)  # tracebacks in pages; lo
 ALLOWED_HOSTS = env.list("JOBSPLATFORM_ALLOWED_HOSTS", default=_LOOPBACK)  # host names, commas
 CSRF_TRUSTED_ORIGINS = env.list("JOBSPLATFORM_TRUSTED_ORIGINS", default=[])  # https://host of a proxy, commas
 HTTPS = env.bool("JOBSPLATFORM_HTTPS", default=False)  # TLS ends at a proxy that sets X-Forwarded-Proto
+ENVIRONMENT = env("JOBSPLATFORM_ENVIRONMENT", default="development")  # any word; the admin shows it
 LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNING or ERROR
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA
@@ -98,83 +104,13 @@ JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for op
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
-# Applications
+# Applications: components.py
 
-INSTALLED_APPS = [
-    "jobsplatform",
-    "tenants",
-    "jobqueue",
-    "dlq",
-    "rest_framework",
-    "drf_spectacular",
-    "drf_spectacular_sidecar",
-    "django.contrib.admin",
-    "django.contrib.auth",
-    "django.contrib.contenttypes",
-    "django.contrib.sessions",
-    "django.contrib.messages",
-    "django.contrib.postgres",
-    "django.contrib.staticfiles",
-]
-MIDDLEWARE = [
-    "jobsplatform.http.RequestIdMiddleware",
-    "jobsplatform.http.SecurityHeadersMiddleware",
-    "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-]
 ROOT_URLCONF = "jobsplatform.urls"
 WSGI_APPLICATION = "jobsplatform.wsgi.application"
 APPEND_SLASH = False  # API paths have none; the admin redirects by itself
-TEMPLATES = [
-    {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
-        "OPTIONS": {
-            "context_processors": [
-                "django.template.context_processors.request",
-                "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]
-        },
-    }
-]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-]
 LOGIN_URL = "admin:login"
 CSRF_FAILURE_VIEW = "jobsplatform.problem.csrf_failure"
-
-# HTTP interface
-
-REST_FRAMEWORK = {
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": [],
-    "DEFAULT_AUTHENTICATION_CLASSES": [],  # jobsplatform.http does it, in the contract's order of refusals
-    "DEFAULT_PERMISSION_CLASSES": [],
-    "EXCEPTION_HANDLER": "jobsplatform.problem.handle",
-    "UNAUTHENTICATED_USER": None,
-    "UNAUTHENTICATED_TOKEN": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Jobs Platform",
-    "DESCRIPTION": "Durable background work for many tenants.",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PUBLIC": True,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-}
 
 # Security
 
