@@ -1,5 +1,5 @@
 """The dead-letter desk in the admin."""
 
-from dlq.admin import campaigns, letters
+from dlq.admin import audit, campaigns, letters, wizard
 
-__all__ = ["campaigns", "letters"]
+__all__ = ["audit", "campaigns", "letters", "wizard"]

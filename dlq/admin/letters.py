@@ -15,27 +15,26 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dlq import campaigns, corrections, reads, redrive
+from dlq import campaigns, reads, redrive
 from dlq.admin.campaigns import (
     MAY_REDRIVE,
     PlanForm,
     ask_for_campaign,
-    groups_page,
     selection,
     start_page,
     told,
 )
-from dlq.api.desk import CORRECTION
+from dlq.admin.correcting import correction_page
+from dlq.admin.groups import group_page, groups_page
 from dlq.models import Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
-from jobqueue import reveal
 from jobqueue.admin.filters import since_filter
 from jobqueue.admin.jobs import first_line, job_link
 from jobqueue.admin.places import PLACE, TICKET, PlaceAdmin
 from jobqueue.ids import format_id
 from jobqueue.limits import HORIZON, REASON_CHARS_MAX
 from jobqueue.types import FLEET
-from jobsplatform import database, strictjson
+from jobsplatform import database
 from jobsplatform.adminsite import (
     NOTHING,
     ShardAdmin,
@@ -49,7 +48,6 @@ from jobsplatform.adminsite import (
     table_page,
 )
 from jobsplatform.errors import JobsPlatformError, NotFound
-from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
 
 MAY_CORRECT: Final = "dlq.add_correction"
@@ -94,41 +92,6 @@ class RedriveForm(NoteForm):
         return instant
 
 
-class CorrectionForm(NoteForm):
-    """A new version of the payload, exactly as it will be stored, or a new reference."""
-
-    payload = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "vLargeTextField json"}),
-        help_text="JSON. It is kept digit for digit.",
-    )
-    payload_ref = forms.CharField(required=False, help_text="Instead of a payload.")
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if not self.errors:
-            try:
-                cleaned["checked"] = _checked(cleaned)
-            except JobsPlatformError as error:
-                raise forms.ValidationError(describe(error)) from None
-        return cleaned
-
-
-def _checked(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The correction by the rules of the API. Raises JobsPlatformError."""
-    node = Node()
-    node["note"] = cleaned["note"]
-    if cleaned["payload"].strip():
-        node["payload"] = strictjson.raw(cleaned["payload"])
-    if cleaned["payload_ref"]:
-        node["payload_ref"] = cleaned["payload_ref"]
-    checked = CORRECTION.check(node)
-    if (refusal := checked.refusal) is not None:
-        raise refusal
-    return checked.values
-
-
 @admin.register(DeadLetter)
 class DeadLetterAdmin(PlaceAdmin):
     list_display = (*PLACE, "why", "error", "failed", "redrives")
@@ -156,6 +119,7 @@ class DeadLetterAdmin(PlaceAdmin):
         return [
             path("campaign/", wrap(start_page), name="dlq_deadletter_campaign"),
             path("groups/", wrap(groups_page), name="dlq_deadletter_groups"),
+            path("groups/<slug:fingerprint>/", wrap(group_page), name="dlq_deadletter_group"),
             path("redrives/", wrap(redrives_page), name="dlq_redrive_changelist"),
             path("<path:object_id>/redrive/", wrap(self.redrive_view), name="dlq_deadletter_redrive"),
             path("<path:object_id>/correct/", wrap(self.correct_view), name="dlq_deadletter_correct"),
@@ -254,25 +218,18 @@ class DeadLetterAdmin(PlaceAdmin):
         )
 
     def correct_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for a new payload, then store it beside the old one."""
+        """Ask for a new payload, compare it, then store it beside the old one."""
         require(request, MAY_CORRECT)
         letter = self._letter(request, object_id)
-        shows_present = request.method == "GET" and "present" in request.GET
-        initial = {"payload": _present_payload(letter, request)} if shows_present else {}
-        links = [] if shows_present else [{"href": "?present", "text": "Start from the present payload"}]
-        return ask_and_act(
-            request,
-            self,
-            obj=letter,
-            title=f"Correct {letter}",
-            intro="The original stays; attempts after a redrive get the new version. "
-            "That the present payload was shown is written to the audit.",
-            form=CorrectionForm(request.POST or None, initial=initial),
-            act=lambda said: _correct(letter, request, said),
-            back=_url("change", letter.pk),
-            submit="Store the correction",
-            context={"links": links},
-        )
+        view = _view(letter)
+        if view is None:
+            raise Http404
+
+        def done(message: str) -> None:
+            messages.success(request, message)
+            self.log_change(request, letter, message)
+
+        return correction_page(request, letter, view, done=done)
 
     def _letter(self, request: HttpRequest, object_id: str) -> DeadLetter:
         found = self.get_object(request, object_id)
@@ -307,11 +264,6 @@ def _view(letter: DeadLetter) -> DeadLetterView | None:
     return view
 
 
-def _present_payload(letter: DeadLetter, request: HttpRequest) -> str:
-    """The payload that a redrive would run with; that it was shown is audited."""
-    return reveal.payload(letter.pk, scope=FLEET, actor=actor(request))[0] or ""
-
-
 def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
     new = redrive.NewRedrive(
         note=said["note"],
@@ -323,18 +275,6 @@ def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) 
     )
     done = redrive.redrive(letter.pk, new, scope=FLEET)
     return f"Job {letter} is {done.state} again (redrive {done.redrive_generation}, audit {done.audit_id})."
-
-
-def _correct(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
-    checked = said["checked"]
-    new = corrections.NewCorrection(
-        note=checked["note"],
-        actor=actor(request),
-        payload=checked["payload"],
-        payload_ref=checked["payload_ref"],
-    )
-    done = corrections.correct(letter.pk, new, scope=FLEET)
-    return f"Version {done.version} of the payload of {letter} is stored. Redrive the job to use it."
 
 
 def _corrections(letter: DeadLetter) -> dict[str, Any]:

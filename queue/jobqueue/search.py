@@ -223,9 +223,9 @@ def _params(wanted: Wanted, scope: Scope, now: datetime | None) -> dict[str, Any
     at = now
     if at is None and (wanted.older_s is not None or wanted.younger_s is not None):
         at = reads.clock()
-    names = ("state", "queue_id", "kind", "first_band", "last_band")
-    names = (*names, "error_class", "error_text", "reason", "fingerprint")
-    return {name: getattr(wanted, name) for name in names} | {
+    lanes = ("state", "queue_id", "kind", "first_band", "last_band")
+    errors = ("error_class", "error_text", "reason", "fingerprint")
+    return {name: getattr(wanted, name) for name in (*lanes, *errors)} | {
         "tenant_id": wanted.tenant_id,
         "queue_ids": scope.params()["queue_ids"],
         "created_before": None

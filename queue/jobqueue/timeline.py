@@ -134,7 +134,9 @@ def history(job_id: int, *, scope: Scope) -> History:
     def oldest_first(rows: list[Any]) -> list[Any]:
         return rows[:SHOWN_MAX][::-1]
 
-    return History(*(oldest_first(rows) for rows in (attempts, late, returns, forks)), is_cut)
+    return History(
+        oldest_first(attempts), oldest_first(late), oldest_first(returns), oldest_first(forks), is_cut
+    )
 
 
 def _forks(job_id: int) -> Iterator[ForkRow]:
