@@ -34,7 +34,7 @@ def diff(old: str, new: str) -> list[Line] | None:
     before, after = list(_lines(old)), list(_lines(new))
     if len(before) > LINES_MAX or len(after) > LINES_MAX:
         return None
-    found = []
+    found: list[Line] = []
     for line in difflib.unified_diff(before, after, lineterm="", n=3):
         if line.startswith(("---", "+++")) and not found:
             continue

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
@@ -115,7 +114,7 @@ def entry_page(request: HttpRequest, name: str) -> HttpResponse:
         entry = auditlog.entry(name, tenant_id=None)
     except NotFound:
         raise Http404 from None
-    slugs = dict(Tenant.objects.filter(pk=entry.tenant_id).values_list("pk", "slug"))
+    slugs = dict(Tenant.objects.filter(pk__in={entry.tenant_id}).values_list("pk", "slug"))
     details = json.dumps(entry.details, ensure_ascii=False, indent=2)
     context = {**_row(entry, slugs), "details": details}
     crumbs = [("Audit", reverse("admin:audit"))]
@@ -124,7 +123,7 @@ def entry_page(request: HttpRequest, name: str) -> HttpResponse:
 
 @frame.screen("audit/export/", name="audit_export", title="Export", permission=EXPORT)
 @require_POST
-def export_view(request: HttpRequest) -> HttpResponseBase:
+def export_view(request: HttpRequest) -> HttpResponse:
     """The filter's entries as a file, piece by piece."""
     form = FilterForm({name: request.POST.get(name, "") for name in FIELDS})
     back = HttpResponseRedirect(reverse("admin:audit"))
@@ -137,7 +136,7 @@ def export_view(request: HttpRequest) -> HttpResponseBase:
     except JobsPlatformError as error:
         messages.error(request, describe(error))
         return back
-    return streamed(pieces, kind, "audit")
+    return cast(HttpResponse, streamed(pieces, kind, "audit"))
 
 
 @frame.screen("audit/verify/", name="audit_verify", title="Check the chains", permission=VIEW)
