@@ -89,9 +89,7 @@ class Filter:
     @property
     def is_plain(self) -> bool:
         """Whether all that an index leads to is shown."""
-        narrowing = (self.actor, self.action, self.since, self.until)
-        by_target = self.target is not None and (self.tenant_id is not None or self.is_platform)
-        return all(part is None for part in narrowing) and not by_target
+        return all(part is None for part in (self.actor, self.action, self.since, self.until))
 
 
 def databases() -> list[str]:
@@ -146,7 +144,7 @@ def _read(
             return _Part(number, entries, ids[limit - 1])
         if is_last or window_to is None:
             return _Part(number, entries, 0)
-        reached = entries_of([window_to], alias=alias, tenant_id=None)
+        reached = entries_of([window_to], alias=alias, tenant_id=whose)
         return _Part(number, entries, window_to, reached[0].at if reached else None)
 
 

@@ -48,6 +48,7 @@ from jobsplatform.adminsite import (
     table_page,
 )
 from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.exporting import visible
 from jobsplatform.wording import describe
 
 MAY_CORRECT: Final = "dlq.add_correction"
@@ -100,10 +101,10 @@ class DeadLetterAdmin(PlaceAdmin):
     change_list_template = "admin/dlq/deadletter/change_list.html"
     keyset = ("failed_at", "job_id")
     change_form_template = "admin/dlq/deadletter/change_form.html"
-    readonly_fields = (*PLACE, "why", "failed_at", "error_class", "message", "fingerprint", "tries", *TICKET)
+    readonly_fields = (*PLACE, "why", "failed_at", "error_class", "said", "fingerprint", "tries", *TICKET)
     fieldsets = (
         (None, {"fields": (("job", "kind"), ("tenant", "queue"), ("band", "why"), "failed_at")}),
-        ("Last error", {"fields": (("error_class", "fingerprint"), "message")}),
+        ("Last error", {"fields": (("error_class", "fingerprint"), "said")}),
         ("Content", {"fields": ("content", "payload_ref", "needs_correction", "checkpoint_size")}),
         ("Tries", {"fields": TRIES}),
     )
@@ -157,6 +158,10 @@ class DeadLetterAdmin(PlaceAdmin):
     def error(self, row: DeadLetter) -> str:
         return ": ".join(filter(None, [row.error_class, first_line(row.message)])) or NOTHING
 
+    @admin.display(description="message")
+    def said(self, row: DeadLetter) -> SafeString | str:
+        return format_html('<pre class="text">{}</pre>', visible(row.message)) if row.message else NOTHING
+
     @admin.display(description="failed")
     def failed(self, row: DeadLetter) -> SafeString | str:
         return ago(row.failed_at)
@@ -173,7 +178,7 @@ class DeadLetterAdmin(PlaceAdmin):
     @admin.display(description="payload reference")
     def payload_ref(self, row: DeadLetter) -> str:
         view = _view(row)
-        return (view and view.payload_ref) or NOTHING
+        return visible((view and view.payload_ref) or NOTHING)
 
     @admin.display(description="must be corrected first", boolean=True)
     def needs_correction(self, row: DeadLetter) -> bool:
@@ -283,7 +288,7 @@ def _corrections(letter: DeadLetter) -> dict[str, Any]:
         "none": "Nobody has corrected the payload.",
         "headers": ["Version", "Note", "Author", "When", "Old hash", "New hash"],
         "rows": [
-            [v.version, v.note, v.author, ago(v.at), _hash(v.old_sha256), _hash(v.new_sha256)]
+            [v.version, visible(v.note), v.author, ago(v.at), _hash(v.old_sha256), _hash(v.new_sha256)]
             for v in reads.corrections([letter.pk])[letter.pk]
         ],
     }
@@ -296,7 +301,7 @@ def _redrives(letter: DeadLetter) -> dict[str, Any]:
         "none": "It was never redriven.",
         "headers": ["Redrive", "Was dead as", "Note", "Who", "When"],
         "rows": [
-            [row.redrive_generation, badge(row.reason), row.note, row.actor, ago(row.at)]
+            [row.redrive_generation, badge(row.reason), visible(row.note), row.actor, ago(row.at)]
             for row in rows.order_by("-redrive_generation")[:REDRIVES_SHOWN_MAX]
         ],
     }

@@ -289,7 +289,13 @@ def _ids(wanted: Wanted, params: dict[str, Any], alias: str) -> tuple[list[int],
     lanes = _lanes(wanted, params, alias)
     if lanes is not None and not lanes:
         return [], None, True
-    return _one("jobqueue/search_place", params | {"lane_ids": lanes, "few": FEW}, alias)
+    # A tenant's search looks at no other's jobs: where its own are many, it walks along them alone.
+    walks = wanted.tenant_id is None
+    placed = params | {"lane_ids": lanes, "few": FEW, "walks": walks}
+    ids, window_to, is_last, are_few = sql.rows("jobqueue/search_place", placed, alias=alias)[0]
+    if are_few or walks:
+        return ids, window_to, is_last
+    return _one("jobqueue/search_jobs", params, alias)
 
 
 def _one(statement: str, params: Mapping[str, Any], alias: str) -> tuple[list[int], int | None, bool]:

@@ -7,6 +7,8 @@
 WITH of_target AS MATERIALIZED (
         SELECT e.id FROM tenants_auditentry e
         WHERE e.target = %(target)s::text
+            AND (%(tenant_id)s::bigint IS NULL OR e.tenant_id = %(tenant_id)s::bigint)
+            AND (NOT %(is_platform)s::boolean OR e.tenant_id IS NULL)
             AND e.id < coalesce(%(before)s::bigint, 9223372036854775807) AND e.id > coalesce(%(above)s::bigint, 0)
         ORDER BY e.id DESC LIMIT %(window)s::int
     ),

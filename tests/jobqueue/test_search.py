@@ -236,6 +236,29 @@ def test_a_tenant_named_in_a_query_of_another_tenant_matches_nothing(jobs: dict[
     assert found("tenant:globex", scope=cast.mallory()) == [jobs["ready"]]
 
 
+@pytest.mark.parametrize(
+    "text", ["state:ready", "kind:noop state:ready", "", "kind:other", "error:boom", "age:>1s"]
+)
+def test_a_tenants_search_ends_at_no_job_of_another(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where it goes on nor how far back it got tells of jobs that are not its own."""
+    monkeypatch.setattr(search, "WINDOW", 4)
+    monkeypatch.setattr(search, "FEW", 2)
+    mine = set()
+    for n in range(12):
+        mine.add(cast.enqueue(now=at(100 * n), tenant_id=cast.globex().pk))
+        cast.enqueue_many(10, now=at(100 * n + 50))
+    place: search.Place | None = None
+    for _ in range(12):
+        page = asked(text, scope=cast.mallory(), limit=3, before=place, now=at(9_999))
+        assert {line.job_id for line in page.rows} <= mine
+        assert page.searched_back_to is None or page.searched_back_to in {at(100 * n) for n in range(12)}
+        if page.following is None:
+            break
+        assert set(page.following.values()) <= mine | {0}
+        place = page.following
+    assert page.following is None
+
+
 def test_a_scope_of_queues_holds_too(jobs: dict[str, int]) -> None:
     other = cast.queue("other")
     there = cast.enqueue(queue=other)

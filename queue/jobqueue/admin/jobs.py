@@ -34,6 +34,7 @@ from jobsplatform.adminsite import (
     table_page,
 )
 from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.exporting import visible
 from jobsplatform.wording import describe, one_line, span
 
 # Permissions
@@ -266,7 +267,7 @@ def reveal_view(request: HttpRequest, object_id: str) -> HttpResponse:
 
 def first_line(text: str | None) -> str:
     """The first line of a message, cut to what a table bears."""
-    return one_line((text or "").strip().split("\n", 1)[0])[:200]
+    return visible(one_line((text or "").strip().split("\n", 1)[0])[:200])
 
 
 # Models that Django cannot register: their keys have two columns

@@ -1,5 +1,6 @@
--- search_jobs: jobs of any state, or that have ended, newest first, of which a window is looked at.
--- params: state (null: any; else one that ends a job), before and above (ids; null: all), window, limit; what
+-- search_jobs: jobs of any state, or that have ended, newest first, of which a window is looked at. Of one tenant: in any
+-- state, and no other tenant's jobs are looked at, so that nothing of theirs shows by where a window ends.
+-- params: state (null: any; without a tenant: one that ends a job), before and above (ids; null: all), window, limit; what
 --   _search_fits reads
 -- returns ids, window_to (the last id looked at), is_last (nothing older is left to look at)
 -- plan: by index
@@ -37,9 +38,7 @@ WITH of_tenant AS MATERIALIZED (
     fits AS MATERIALIZED (
         SELECT l.id
         FROM looked o JOIN queue_job l ON l.id = o.id
-        WHERE (%(state)s::text IS NULL OR EXISTS (
-                SELECT FROM queue_result f WHERE f.job_id = o.id AND f.outcome = %(state)s::text
-            ))
+        WHERE {search_stands}
             AND {search_fits}
         ORDER BY o.id DESC LIMIT %(limit)s::int
     )

@@ -1,7 +1,7 @@
 -- search_place: jobs that wait, run or are dead, newest first: all of some lanes where they are few, else a window.
 -- params: state, lane_ids (null: every lane), before and above (ids; null: all), few (jobs of the lanes that are
---   taken whole), window (jobs looked at otherwise), limit; reason, fingerprint; what _search_fits reads
--- returns ids, window_to (the last id looked at), is_last (nothing older is left to look at)
+--   taken whole), walks (whether a window is looked at where they are not few), window (jobs looked at otherwise), limit; reason, fingerprint; what _search_fits reads
+-- returns ids, window_to (the last id looked at), is_last (nothing older is left to look at), are_few
 -- plan: by index
 WITH few AS MATERIALIZED (
         SELECT p.job_id, p.lane_id
@@ -16,7 +16,7 @@ WITH few AS MATERIALIZED (
     ),
     walked AS MATERIALIZED (
         SELECT w.job_id, w.lane_id FROM ({search_places}) w
-        WHERE NOT (SELECT are_few FROM chosen)
+        WHERE %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
             AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
             AND w.job_id > coalesce(%(above)s::bigint, 0)
         ORDER BY w.job_id DESC LIMIT %(window)s::int
@@ -42,4 +42,5 @@ WITH few AS MATERIALIZED (
             ))
         ORDER BY o.job_id DESC LIMIT %(limit)s::int
     )
-SELECT (SELECT coalesce(array_agg(id ORDER BY id DESC), '{}') FROM fits), e.window_to, e.is_last FROM edge e
+SELECT (SELECT coalesce(array_agg(id ORDER BY id DESC), '{}') FROM fits), e.window_to, e.is_last, c.are_few
+FROM edge e CROSS JOIN chosen c
