@@ -8,9 +8,10 @@ PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
+PICTURES := clean_in_light and (home or paused-queue or policy or processes)
 IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
 
-.PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked bench-scheduler lock clean
+.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-latency bench-parked bench-scheduler lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -59,6 +60,9 @@ lint: setup ## Formatting, lint, types, missing migrations
 format: setup ## Format the code and apply safe fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+screenshots: setup ## Photograph the admin for the docs (needs Chromium; into docs/pictures)
+	JOBSPLATFORM_PICTURES=docs/pictures $(PY) -m pytest tests/browser -q -k "$(PICTURES)"
 
 chaos: setup ## Kill processes and the database at random and check that nothing is lost (minutes)
 	$(PY) -m pytest -m chaos $(ARGS)

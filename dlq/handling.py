@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
@@ -15,7 +14,6 @@ from jobqueue.limits import REASON_CHARS_MAX
 from jobsplatform.errors import Invalid
 from tenants import audit
 
-ACTION: Final = "group.assign"
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}").fullmatch
 
 
@@ -42,7 +40,7 @@ def assign(fingerprint: str, *, assignee: str, note: str, actor: str) -> Handlin
         values = {"assignee": assignee, "note": note, "actor": actor, "at": Now()}
         held, _ = Handling.objects.update_or_create(fingerprint=fingerprint, defaults=values)
         audit.record(
-            ACTION,
+            "group.assign",
             f"fingerprint:{fingerprint}",
             actor=actor,
             reason=note,

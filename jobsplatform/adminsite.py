@@ -31,6 +31,7 @@ from jobsplatform.wording import age, describe, span
 
 BEFORE: Final = "before"  # the query parameter that says where a page begins
 SHARD: Final = "shard"
+PREVIEW: Final = "preview"  # the button that shows what a form would do
 ROWS: Final = 50
 NOTHING: Final = "–"
 
@@ -285,13 +286,15 @@ def ask_and_act(
     back: str | Callable[[], str],
     submit: str,
     context: Mapping[str, Any] | None = None,
+    template: str = "admin/ask_and_act.html",
 ) -> HttpResponse:
     """A page with a form; when it is sent, `act` does the work and answers the message.
 
-    What was done is in Django's log of `obj` too, beside the audit. `back` is where to go afterwards.
+    Sent by a button called `preview` it is only shown again. What was done is in Django's log of `obj` too, beside the
+    audit. `back` is where to go afterwards.
     """
     back_to = back if callable(back) else lambda: back
-    if request.method == "POST" and form.is_valid():
+    if request.method == "POST" and form.is_valid() and PREVIEW not in request.POST:
         try:
             message = act(form.cleaned_data)
             messages.success(request, message)
@@ -311,7 +314,7 @@ def ask_and_act(
         "submit": submit,
         **(context or {}),
     }
-    return TemplateResponse(request, "admin/ask_and_act.html", page)
+    return TemplateResponse(request, template, page)
 
 
 def streamed(pieces: Iterable[bytes], form: str, name: str) -> StreamingHttpResponse:

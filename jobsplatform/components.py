@@ -34,6 +34,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "jobsplatform.refusals.RefusalsMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 

@@ -72,6 +72,12 @@ class InsufficientScope(JobsPlatformError):
     code, status, title = "insufficient_scope", 403, "The token lacks the scope that this call needs."
 
 
+class Forbidden(JobsPlatformError):
+    """An operator's account may not do this; an API token's limits are scopes."""
+
+    code, status, title = "forbidden", 403, "Your account may not do this."
+
+
 class TenantSuspended(JobsPlatformError):
     code, status, title = "tenant_suspended", 403, "The tenant is suspended."
 

@@ -67,6 +67,8 @@ WORRYING: Final = frozenset(
         "notify_failed",
         "hub_failed",
         "csp_violation",
+        "beat_failed",
+        "login_refused",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

@@ -7,6 +7,7 @@ without JavaScript by being reloaded.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -187,14 +188,11 @@ class Chart:
     note: str = ""
 
     @property
-    def figures(self) -> dict[str, Any]:
-        """What the script draws."""
-        return {
-            "at": list(self.at),
-            "lines": [{"label": line.label, "values": list(line.values)} for line in self.lines],
-            "unit": self.unit,
-            "log": self.is_logarithmic,
-        }
+    def figures(self) -> str:
+        """What the script draws, as JSON for an attribute: a fragment may hold no script, not even one of data."""
+        lines = [{"label": line.label, "values": list(line.values)} for line in self.lines]
+        drawn = {"at": list(self.at), "lines": lines, "unit": self.unit, "log": self.is_logarithmic}
+        return json.dumps(drawn, allow_nan=False)
 
     @property
     def rows(self) -> list[tuple[datetime, list[float | None]]]:

@@ -212,6 +212,13 @@ class LoopCommand(BaseCommand):
     def passes(self) -> Sequence[Pass]:
         raise NotImplementedError
 
+    def begin(self) -> Sequence[Pass]:
+        """Further passes of a loop that lasts; not run with `--once`."""
+        return ()
+
+    def end(self) -> None:
+        """The last act of a loop that lasted."""
+
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--once", action="store_true", help="run every pass once (to the end of its work) and exit"
@@ -226,5 +233,6 @@ class LoopCommand(BaseCommand):
         die_with_parent()
         stop = Stop()
         stop.on_signals(signal.SIGTERM, signal.SIGINT)
-        run_loop(passes, stop)
+        run_loop([*passes, *self.begin()], stop)
+        self.end()
         connections.close_all()

@@ -46,7 +46,7 @@
 
   document.addEventListener("htmx:beforeSwap", (event) => {
     const element = event.detail.elt;
-    if (!element.classList.contains("live")) return;
+    if (!element.matches(".live, .preview")) return;
     // A redirect may have led to the log-in page: only what says that it is a fragment takes its place.
     if (event.detail.xhr.getResponseHeader("X-Fragment") === null) {
       event.detail.shouldSwap = false;
@@ -67,7 +67,7 @@
   }
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 
-  // Charts: <figure class="chart" data-chart="id of its JSON"><div class="plot"></div>…</figure>
+  // Charts: <figure class="chart" data-chart="JSON"><div class="plot"></div>…</figure>
 
   const DASHES = [[], [8, 4], [2, 3], [12, 4, 2, 4], [5, 2], [1, 2]];
   const drawn = new Map();
@@ -96,10 +96,9 @@
   };
 
   const draw = (figure) => {
-    const source = document.getElementById(figure.dataset.chart);
     const place = figure.querySelector(".plot");
-    if (!source || !place || typeof uPlot === "undefined") return;
-    const figures = JSON.parse(source.textContent);
+    if (!place || typeof uPlot === "undefined") return;
+    const figures = JSON.parse(figure.dataset.chart);
     if (figures.at.length === 0 || place.clientWidth === 0) return;
     place.replaceChildren();
     // A logarithmic scale has no zero.
@@ -114,7 +113,8 @@
 
   const redraw = () => drawAll(document);
 
-  // Forms that show what they would do: <form data-preview="#id of the fragment"> asks again as it is filled in.
+  // Forms that show what they would do: <form data-preview="#id"> has that fragment asked for anew as it is filled in:
+  // <section class="preview" hx-get="?fragment=preview" hx-trigger="preview" hx-include="form">
 
   let waiting = 0;
   document.addEventListener("input", (event) => {

@@ -20,13 +20,11 @@ from typing import Any, Final
 import pytest
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.management import call_command
 from django.test.testcases import LiveServerThread, _StaticFilesHandler
 from playwright.sync_api import Browser, Page, Response, sync_playwright
 
 from jobsplatform import reports
-from tests.browser.scenes import demo_scene
 
 AXE: Final = (Path(__file__).parent / "vendor" / "axe" / "axe.min.js").read_text()
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -59,6 +57,8 @@ class Site:
 @pytest.fixture(scope="module")
 def scene() -> Any:
     """What the pages show; a file may have its own fixture of this name."""
+    from tests.browser.scenes import demo_scene  # a conftest is read before Django is set up
+
     return demo_scene
 
 
@@ -82,9 +82,8 @@ def site(
         finally:
             thread.terminate()
             for alias in dict.fromkeys(["default", *settings.SHARD_ALIASES.values()]):
-                call_command(
-                    "flush", verbosity=0, interactive=False, database=alias, inhibit_post_migrate=True
-                )
+                call_command("flush", verbosity=0, interactive=False, database=alias)
+            _reseed()
 
 
 def _reseed() -> None:
@@ -172,6 +171,8 @@ def visit(site: Site, chromium: Browser, watch: Watch) -> Iterator[Visitor]:
 
 def session_of(username: str) -> str:
     """The cookie of a fresh session of a user."""
+    from django.contrib.sessions.backends.db import SessionStore
+
     user = get_user_model().objects.get(username=username)
     session = SessionStore()
     session[SESSION_KEY] = str(user.pk)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
+from jobqueue.models import Queue
 from tests.browser.conftest import NARROW, Visitor, Watch
 
 pytestmark = pytest.mark.needs("chromium")
 PAGES = {
     "home": "/admin/",
     "queues": "/admin/queue/queue/",
-    "queue-form": "/admin/queue/queue/1/change/",
+    "queue-form": "/admin/queue/queue/{queue}/change/",
     "tenants": "/admin/tenants/tenant/",
     "jobs": "/admin/queue/job/",
 }
@@ -28,7 +29,8 @@ def test_a_page_of_the_frame_is_clean_in_light_dark_and_narrow(
         ("dark", 1280, "dark"),
         ("narrow", NARROW, "light"),
     ):
-        audit(visit(PAGES[name], width=width, scheme=scheme), f"{name}-{suffix}")
+        address = PAGES[name].format(queue=Queue.objects.get(name="default").pk)
+        audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
 
 
 def test_one_logs_in_by_keyboard(visit: Visitor, audit: Callable[..., None]):

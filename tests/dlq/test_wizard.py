@@ -91,7 +91,7 @@ def test_somebody_looks_after_an_error_with_a_note() -> None:
     text = page(client, address)
     assert "mine; smtp was moved" in text
     assert "ops" in page(client, reverse("admin:dlq_deadletter_groups"))
-    assert cast.audited(handling.ACTION, alias="default") == 1
+    assert cast.audited("group.assign", alias="default") == 1
     for wrong in ({"assignee": "nobody-here", "note": "x"}, {"assignee": "ops", "note": " "}):
         admin_cast.checked(client.post(address, wrong))
     assert Handling.objects.get().note == "mine; smtp was moved"

@@ -11,6 +11,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
 from jobqueue import policies
+from jobqueue.models import Process
+from jobqueue.processes import Beacon
 from jobqueue.worker import executor
 from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
@@ -74,7 +76,12 @@ class Command(BaseCommand):
         Registration(options.name, kinds).start()
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         self._serve_probe(options, keeper)
+        beacon = _beacon(options, keeper)
+        if not options.once:
+            beacon.start()
         code = keeper.run()
+        if not options.once:
+            beacon.end_soon()
         if keeper.has_loose_ends:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -105,6 +112,17 @@ class Command(BaseCommand):
             Probe(options.probe_port, keeper.poll_age_s).start()
         except OSError as error:
             raise CommandError(f"--probe-port {options.probe_port}: {error.strerror}") from None
+
+
+def _beacon(options: WorkerOptions, keeper: Keeper) -> Beacon:
+    return Beacon(
+        Process.Kind.WORKER,
+        name=options.name,
+        queues=options.queues,
+        slots=options.concurrency * options.processes,
+        held=keeper.held,
+        drain=keeper.drain,
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

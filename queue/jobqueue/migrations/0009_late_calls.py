@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """What came too late is told; who may retry, export and reveal is asked."""
 
-    dependencies = [("queue", "0007_dependencies")]
+    dependencies = [("queue", "0008_pauses_and_processes")]
 
     operations = [
         migrations.CreateModel(

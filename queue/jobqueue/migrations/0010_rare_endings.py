@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("queue", "0008_late_calls")]
+    dependencies = [("queue", "0009_late_calls")]
 
     operations = [
         AddIndexConcurrently(

@@ -4,7 +4,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
     """Who may take the audit away is asked."""
 
-    dependencies = [("tenants", "0004_signing_secrets")]
+    dependencies = [("tenants", "0005_login_attempts")]
 
     operations = [
         migrations.AlterModelOptions(

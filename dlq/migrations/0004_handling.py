@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Somebody looks after an error."""
 
-    dependencies = [("dlq", "0002_campaigns")]
+    dependencies = [("dlq", "0003_groups")]
 
     operations = [
         migrations.CreateModel(
