@@ -28,12 +28,15 @@ _PLACE = re.compile(r"([0-9]{1,5})\.([0-9]{1,19})", re.ASCII).fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
-    """What one database has: `place` is where it goes on after all its rows (0: nothing is left; None: unknown)."""
+    """What one database has: `place` is where it goes on after all its rows (0: nothing is left; None: it did not
+    answer, and goes on where it `began`).
+    """
 
     number: int
     rows: Sequence[T]
     place: int | None
     searched_back_to: datetime | None = None
+    began: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ def merged(
         first = next(id_of(row) for row, whose in rest if whose == number)
         places[number] = ids[-1] if ids else first + 1
     unknown = [part.number for part in parts if part.place is None]
+    places |= {part.number: part.began for part in parts if part.place is None and part.began is not None}
     is_over = not unknown and all(place == 0 for place in places.values())
     backs = [part.searched_back_to for part in parts if part.searched_back_to and part.number not in left]
     return Page(

@@ -110,7 +110,7 @@ def page(wanted: Filter, *, tenant_id: int | None, before: Place | None = None, 
         try:
             parts.append(_read(number, alias, wanted, tenant_id, below, limit))
         except (DatabaseError, JobsPlatformError):
-            parts.append(_Part(number, [], None))
+            parts.append(_Part(number, [], None, began=below))
     return merging.merged(parts, limit=limit, at=lambda entry: entry.at, id_of=lambda entry: entry.entry_id)
 
 

@@ -214,7 +214,7 @@ def page_of(
         try:
             parts.append(_read(number, alias, wanted, params, scope, below, limit))
         except (DatabaseError, JobsPlatformError):
-            parts.append(_Part(number, [], None))
+            parts.append(_Part(number, [], None, began=below))
     return merging.merged(parts, limit=limit, at=lambda line: line.created_at, id_of=lambda line: line.job_id)
 
 

@@ -209,9 +209,10 @@ def test_a_shard_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) 
         raise Unavailable
 
     monkeypatch.setattr(search, "_read", away)
-    page = asked("")
+    page = asked("", before={0: 17})
     assert page.unknown == [0]
     assert page.rows == []
+    assert page.following == {0: 17}
 
 
 # Whose

@@ -282,7 +282,7 @@ def attempts_page(request: HttpRequest) -> HttpResponse:
         "Outcome": lambda row: badge(row.outcome),
         "Led to": lambda row: row.led_to,
         "Error": lambda row: f"{row.error_class}: {first_line(row.message)}" if row.error_class else NOTHING,
-        "Worker": lambda row: row.worker or NOTHING,
+        "Worker": lambda row: visible(row.worker) if row.worker else NOTHING,
         "Ended": lambda row: ago(row.ended_at),
         "Took": lambda row: span(row.service_ms / 1_000),
     }
