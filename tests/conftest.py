@@ -88,6 +88,13 @@ if not os.environ["JOBSPLATFORM_DATABASE_URL"]:
 _ = settings.DATABASES  # read now: pytest-django sets up Django only for settings that were read
 
 
+def pytest_configure() -> None:
+    """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
+    from pytest_django import fixtures
+
+    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _is_owner:
         _remove(_folder)

@@ -96,8 +96,8 @@ def undone() -> Iterator[None]:
 # What is tried
 
 
-def _post(client: Client, name: str, *args: Any, **form: Any) -> Any:
-    return client.post(reverse(f"admin:{name}", args=args), form)
+def _post(client: Client, page: str, *args: Any, **form: Any) -> Any:
+    return client.post(reverse(f"admin:{page}", args=args), form)
 
 
 def _chosen(client: Client, name: str, action: str, pk: int) -> Any:

@@ -15,13 +15,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.core.management import call_command
-from django.test.testcases import LiveServerThread, _StaticFilesHandler
+from django.core.servers.basehttp import ThreadedWSGIServer
+from django.core.wsgi import get_wsgi_application
+from django.db import connections
+from django.test.testcases import QuietWSGIRequestHandler
 from playwright.sync_api import Browser, Page, Response, sync_playwright
 
 from jobsplatform import reports
@@ -71,19 +75,18 @@ def site(
     with django_db_blocker.unblock():
         _reseed()
         built = build()
-        thread = LiveServerThread("127.0.0.1", _StaticFilesHandler)
-        thread.daemon = True
-        thread.start()
-        thread.is_ready.wait()
-        if thread.error:
-            raise thread.error
+        server = ThreadedWSGIServer(("127.0.0.1", 0), QuietWSGIRequestHandler)
+        server.set_app(get_wsgi_application())
+        Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield Site(f"http://127.0.0.1:{thread.port}", built)
+            yield Site(f"http://127.0.0.1:{server.server_address[1]}", built)
         finally:
-            thread.terminate()
+            server.shutdown()
+            server.server_close()
             for alias in dict.fromkeys(["default", *settings.SHARD_ALIASES.values()]):
                 call_command("flush", verbosity=0, interactive=False, database=alias)
             _reseed()
+            connections.close_all()
 
 
 def _reseed() -> None:

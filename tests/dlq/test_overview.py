@@ -124,6 +124,7 @@ def test_growth_of_dead_letters_and_lost_leases_is_told_above_the_usual() -> Non
 
 def test_an_open_breaker_is_told() -> None:
     _everybody_lives()
+    dependencies.set_dependency("smtp", {"max_running": 5}, actor=OPS)
     dependencies.open_breaker("smtp", actor=OPS)
     assert _titles() == {"Breaker of smtp is held open"}
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.test import Client
 from django.urls import get_resolver, reverse
 
 from jobsplatform import acting, frame
@@ -144,7 +145,7 @@ def test_a_screen_is_closed_to_staff_without_its_permission(name: str) -> None:
     address = re.sub(r"<\w+:\w+>", "x", f"/admin/{one.route}")
     bare = rights_cast.client_of(User.objects.create_user("bare", is_staff=True))
     assert bare.get(address).status_code == 403
-    assert rights_cast.Client().get(address).status_code == 302
+    assert Client().get(address).status_code == 302
     assert get_resolver().resolve(address).url_name == name
 
 

@@ -16,7 +16,7 @@ from tests.cast import at
 PASSWORD = "correct horse battery"
 
 
-def _log_in(name: str, password: str, address: str = "192.0.2.1", **headers: str) -> Any:
+def _log_in(name: str, password: str, address: str = "192.0.2.1", **headers: Any) -> Any:
     return Client().post(
         "/admin/login/?next=/admin/", {"username": name, "password": password}, REMOTE_ADDR=address, **headers
     )
@@ -69,7 +69,7 @@ def test_old_attempts_are_forgotten() -> None:
 
 @pytest.mark.django_db
 def test_behind_a_proxy_its_word_on_the_address_counts_and_no_one_else_s(settings: Any) -> None:
-    forged = {"HTTP_X_FORWARDED_FOR": "203.0.113.7"}
+    forged: dict[str, Any] = {"HTTP_X_FORWARDED_FOR": "203.0.113.7"}
     for number in range(logins.ATTEMPTS_MAX):
         _log_in("ops", "x", HTTP_X_FORWARDED_FOR=f"203.0.113.{number}")
     assert b"Too many" in _log_in("ops", "x", **forged).content

@@ -17,7 +17,7 @@ WITH {clock},
                     SELECT FROM queue_dependencystate d
                     WHERE d.name = n.dependency AND (d.breaker = 'open' OR d.is_held_open)
                 )) AS is_held
-        FROM looked n
+        FROM (SELECT * FROM looked LIMIT %(lanes_max)s::int) n
         CROSS JOIN clock k
         CROSS JOIN LATERAL (
             SELECT min(x.position) AS position FROM (

@@ -12,7 +12,7 @@ from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import Process
 from jobsplatform.commands import VerbCommand, actor, verb_parser
 from jobsplatform.errors import Invalid
-from jobsplatform.wording import age, one_line
+from jobsplatform.wording import age, printable
 
 
 class Command(VerbCommand):
@@ -41,7 +41,7 @@ class Command(VerbCommand):
 
 def line(process: Process) -> str:
     """One process."""
-    parts = [f"{process.kind} {one_line(process.name)}", f"version {process.version}"]
+    parts = [f"{process.kind} {printable(process.name)}", f"version {process.version}"]
     if process.slots is not None:
         parts.append(f"{process.slots} slots")
     if process.held is not None:
@@ -51,5 +51,5 @@ def line(process: Process) -> str:
     silent = process.beat_at < processes.silent_before(timezone.now())
     parts.append(f"{'SILENT for' if silent else 'seen'} {age(process.beat_at)}{'' if silent else ' ago'}")
     if process.drain_asked_at is not None:
-        parts.append(f"asked to drain by {one_line(process.drain_asked_by)}")
+        parts.append(f"asked to drain by {printable(process.drain_asked_by)}")
     return ", ".join(parts)
