@@ -26,7 +26,7 @@ DATABASES_MAX: Final = 1_000
 _PLACE = re.compile(r"([0-9]{1,5})\.([0-9]{1,19})", re.ASCII).fullmatch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a generic class writes itself into its instances
 class Part(Generic[T]):
     """What one database has: `place` is where it goes on after all its rows (0: nothing is left; None: it did not
     answer, and goes on where it `began`).
@@ -39,7 +39,7 @@ class Part(Generic[T]):
     began: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page(Generic[T]):
     """Rows, newest first. `searched_back_to`: a search ended there before the page was full."""
 

@@ -220,7 +220,7 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = dict(attrs)
-        is_script = tag == "script" and not (names.get("src") or "").startswith("/static/")
+        is_script = tag == "script" and not (names.get("src") or "").startswith(("/static/", "/admin/"))
         if is_script and names.get("type") != "application/json":
             self.active.append(f"<{tag} {attrs}>")
         self.active += [f"{tag} {name}" for name in names if name.startswith("on") or name == "style"]
