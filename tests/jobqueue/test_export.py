@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 HOSTILE = "=cmd|'/c calc'!A1 </script><script>alert(1)</script> \x1b[31m \u202e"
 
 
-def _export(text: str = "", *, scope: Scope = FLEET, form: str = "csv", **more: int) -> str:
+def _export(text: str = "", *, scope: Scope = FLEET, form: str = "csv", **more: Any) -> str:
     pieces = exporting.export(query.parse(text), scope=scope, form=form, actor=cast.OPS, **more)
     return b"".join(pieces).decode()
 

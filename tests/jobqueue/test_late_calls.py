@@ -78,7 +78,12 @@ def test_what_was_in_time_costs_no_statement(monkeypatch: pytest.MonkeyPatch) ->
 
     seen: list[str] = []
     run = sql._run
-    monkeypatch.setattr(sql, "_run", lambda name, *a, **k: (seen.append(name), run(name, *a, **k))[1])
+
+    def running(statement: str, *arguments: Any, **more: Any) -> Any:
+        seen.append(statement)
+        return run(statement, *arguments, **more)
+
+    monkeypatch.setattr(sql, "_run", running)
     lease = cast.leased()
     cast.complete(lease, now=at(1))
     assert "jobqueue/late_calls" not in seen

@@ -25,8 +25,14 @@ VALUES = {
         lambda parts: f"{parts[0]}{parts[1]}{parts[2]}"
     ),
 }
+
+
+def _terms(field: str) -> st.SearchStrategy[Term]:
+    return VALUES[field].map(lambda value: Term(field, value))
+
+
 QUERIES = st.lists(st.sampled_from(sorted(VALUES)), unique=True).flatmap(
-    lambda fields: st.tuples(*(VALUES[field].map(lambda value, f=field: Term(f, value)) for field in fields))
+    lambda fields: st.tuples(*(_terms(field) for field in fields))
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import transaction
 from django.urls import reverse
@@ -68,7 +70,7 @@ def test_the_chains_are_checked_to_their_end() -> None:
 
 
 def test_the_filter_is_exported_and_that_is_an_entry() -> None:
-    response = admin_cast.operator().post(AUDIT + "export/", {"actor": "user:amy", "format": "csv"})
+    response: Any = admin_cast.operator().post(AUDIT + "export/", {"actor": "user:amy", "format": "csv"})
     text = b"".join(response.streaming_content).decode()
     assert "lunch" in text
     assert "back" not in text
