@@ -17,7 +17,8 @@ COUNT_CAP: Final = 1_000  # dead letters of a group that are counted
 PAIRS_MAX: Final = 10_000  # (lane, error) pairs that one read looks at on a shard: about 10 µs each
 
 COLUMNS: Final = 12  # spans of time that a matrix shows
-CELL_CAP: Final = 500  # dead letters of one error and span that are counted
+LANE_CAP: Final = 500  # newest dead letters of one error that are counted in a lane
+MATRIX_LANES_MAX: Final = 1_500  # lanes that a matrix looks into: about 3 µs each and error
 
 RECENT_SECONDS: Final = 300  # "lately"
 USUAL_SECONDS: Final = 3_600  # how far back "usually" looks, before that
@@ -99,11 +100,12 @@ def one(fingerprint: str, *, scope: Scope) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Errors × spans of time. A count is exact up to `CELL_CAP`; beyond it is one more."""
+    """Errors × spans of time. `cut`: errors of which there may be more than was counted."""
 
     starts: list[datetime]
     width: timedelta
     cells: dict[str, list[int]]  # fingerprint → a count a span
+    cut: set[str]
 
     def of(self, fingerprint: str) -> list[int]:
         return self.cells.get(fingerprint, [0] * len(self.starts))
@@ -116,19 +118,22 @@ def matrix(
     width = span / COLUMNS
     end = now or sql.rows("jobqueue/clock", {}, alias="default")[0][0]
     starts = [end - width * (COLUMNS - place) for place in range(COLUMNS)]
-    cells = {fingerprint: [0] * COLUMNS for fingerprint in fingerprints}
+    found = Matrix(starts, width, {fingerprint: [0] * COLUMNS for fingerprint in fingerprints}, set())
     params = {
         "fingerprints": list(fingerprints),
-        "starts": starts,
+        "start": starts[0],
         "width_s": round(width.total_seconds()),
-        "cap": CELL_CAP,
+        "spans": COLUMNS,
+        "lanes_max": MATRIX_LANES_MAX,
+        "cap": LANE_CAP,
         **scope.params(),
     }
     for alias in database.aliases().values() if fingerprints else ():
-        for fingerprint, place, count in sql.rows("dlq/group_cells", params, alias=alias):
-            held = cells[fingerprint][place - 1]
-            cells[fingerprint][place - 1] = min(held + count, CELL_CAP + 1)
-    return Matrix(starts, width, cells)
+        for fingerprint, place, count, is_cut in sql.rows("dlq/group_cells", params, alias=alias):
+            found.cells[fingerprint][min(place, COLUMNS) - 1] += count
+            if is_cut:
+                found.cut.add(fingerprint)
+    return found
 
 
 # Growth

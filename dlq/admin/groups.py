@@ -103,21 +103,20 @@ def _slugs(found: list[Group]) -> dict[int, str]:
 
 
 def _row(group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Handling | None) -> Row:
-    counts = matrix.of(group.fingerprint)
+    counts, more = matrix.of(group.fingerprint), "+" if group.fingerprint in matrix.cut else ""
     most = max([*counts, 1])
     return Row(
         group,
         _short(": ".join(filter(None, [group.error_class, one_line(group.sample)])) or "no message"),
         f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}",
         ", ".join(sorted(slugs.get(tenant_id, f"#{tenant_id}") for tenant_id in group.tenant_ids)),
-        [Cell(_counted(count), 0 if not count else 1 + 3 * count // most) for count in counts],
+        [
+            Cell(f"{count:,}{more}" if count else "0", 0 if not count else 1 + 3 * count // most)
+            for count in counts
+        ],
         _group_url(group.fingerprint),
         held,
     )
-
-
-def _counted(count: int) -> str:
-    return f"{groups.CELL_CAP}+" if count > groups.CELL_CAP else str(count)
 
 
 def _short(text: str) -> str:

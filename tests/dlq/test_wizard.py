@@ -47,11 +47,12 @@ def test_the_matrix_counts_each_error_by_time() -> None:
     assert found.of("0" * 16) == [0] * groups.COLUMNS
 
 
-def test_a_cell_is_counted_up_to_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "CELL_CAP", 2)
+def test_a_lane_is_counted_up_to_its_cap_and_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "LANE_CAP", 2)
     ids = cast.graveyard(5)
     found = groups.matrix([_print(ids[0])], scope=FLEET, span=timedelta(hours=1), now=at(60))
     assert found.of(_print(ids[0]))[-1] == 3
+    assert found.cut == {_print(ids[0])}
 
 
 def test_a_tenant_s_matrix_holds_its_own_alone() -> None:
