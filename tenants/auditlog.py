@@ -118,7 +118,7 @@ def _read(
     number: int, alias: str, wanted: Filter, tenant_id: int | None, below: int | None, limit: int
 ) -> _Part:
     whose = wanted.tenant_id if tenant_id is None else tenant_id
-    with sql.time_limit(alias, READ_SECONDS):
+    with sql.bounded_read(alias, READ_SECONDS):
         above = None
         if wanted.until is not None:
             latest = _id_at(wanted.until + MARGIN, alias)

@@ -246,7 +246,7 @@ def _read(
     below: int | None,
     limit: int,
 ) -> _Part:
-    with sql.time_limit(alias, READ_SECONDS):
+    with sql.bounded_read(alias, READ_SECONDS):
         before, above = _between(params, alias, below)
         place = {"before": before, "above": above, "limit": limit + 1}
         ids, window_to, is_last = _ids(wanted, dict(params) | place, alias)

@@ -37,7 +37,12 @@ WITH of_target AS MATERIALIZED (
     edge AS MATERIALIZED (SELECT min(id) AS window_to, count(*) < %(window)s::int AS is_last FROM looked),
     fits AS MATERIALIZED (
         SELECT e.id
-        FROM looked o JOIN tenants_auditentry e ON e.id = o.id
+        FROM looked o
+        CROSS JOIN LATERAL (
+            -- Looked up one by one, whatever the planner believes of the table's size.
+            SELECT j.id, j.tenant_id, j.actor, j.action, j.at
+            FROM tenants_auditentry j WHERE j.id = o.id OFFSET 0
+        ) e
         WHERE (%(tenant_id)s::bigint IS NULL OR e.tenant_id = %(tenant_id)s::bigint)
             AND (NOT %(is_platform)s::boolean OR e.tenant_id IS NULL)
             AND (%(actor)s::text IS NULL OR e.actor = %(actor)s::text)

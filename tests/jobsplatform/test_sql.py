@@ -109,9 +109,9 @@ def test_a_statement_that_takes_too_long_is_ended_and_what_follows_is_not_bounde
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sql, "_sent", lambda statement: b"SELECT pg_sleep(30)")
-    with pytest.raises(Unavailable), sql.time_limit(cast.SHARD, 1):
+    with pytest.raises(Unavailable), sql.bounded_read(cast.SHARD, 1):
         sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
     monkeypatch.undo()
-    with sql.time_limit(cast.SHARD, 1):
+    with sql.bounded_read(cast.SHARD, 1):
         assert cast.read("SELECT current_setting('statement_timeout')") == [("1s",)]
     assert cast.read("SELECT current_setting('statement_timeout')") == [("0",)]

@@ -1,11 +1,14 @@
--- Whether a job `l` stands where a search wants it.
-    (%(state)s::text IS NULL
-        OR %(state)s::text = 'running' AND EXISTS (SELECT FROM queue_lease p WHERE p.job_id = l.id)
-        OR %(state)s::text = 'ready' AND EXISTS (SELECT FROM queue_readyjob p WHERE p.job_id = l.id)
-        OR %(state)s::text = 'scheduled' AND EXISTS (SELECT FROM queue_scheduledjob p WHERE p.job_id = l.id)
-        OR %(state)s::text = 'dead' AND EXISTS (
-            SELECT FROM dlq_deadletter p WHERE p.job_id = l.id
+-- Whether a job `l` stands where a search wants it. Each place is asked by a subquery for one row: those are always by
+-- index, while what EXISTS asks beside OR may be read whole into a hash table.
+    (%(state)s::text IS NULL OR %(state)s::text = coalesce(
+        (SELECT 'running' FROM queue_lease p WHERE %(state)s::text = 'running' AND p.job_id = l.id),
+        (SELECT 'ready' FROM queue_readyjob p WHERE %(state)s::text = 'ready' AND p.job_id = l.id),
+        (SELECT 'scheduled' FROM queue_scheduledjob p WHERE %(state)s::text = 'scheduled' AND p.job_id = l.id),
+        (
+            SELECT 'dead' FROM dlq_deadletter p
+            WHERE %(state)s::text = 'dead' AND p.job_id = l.id
                 AND (%(reason)s::text IS NULL OR p.reason = %(reason)s::text)
                 AND (%(fingerprint)s::text IS NULL OR p.fingerprint = %(fingerprint)s::text)
-        )
-        OR EXISTS (SELECT FROM queue_result p WHERE p.job_id = l.id AND p.outcome = %(state)s::text))
+        ),
+        (SELECT p.outcome FROM queue_result p WHERE p.job_id = l.id)
+    ))

@@ -37,7 +37,8 @@ WITH of_tenant AS MATERIALIZED (
     edge AS MATERIALIZED (SELECT min(id) AS window_to, count(*) < %(window)s::int AS is_last FROM looked),
     fits AS MATERIALIZED (
         SELECT l.id
-        FROM looked o JOIN queue_job l ON l.id = o.id
+        FROM looked o
+        {search_job}
         WHERE {search_stands}
             AND {search_fits}
         ORDER BY o.id DESC LIMIT %(limit)s::int

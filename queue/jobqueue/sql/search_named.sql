@@ -3,7 +3,8 @@
 -- returns ids (newest first), window_to (null), is_last (true)
 -- plan: by index
 WITH fits AS MATERIALIZED (
-        SELECT l.id FROM unnest(%(job_ids)s::bigint[]) AS x(id) JOIN queue_job l ON l.id = x.id
+        SELECT l.id FROM unnest(%(job_ids)s::bigint[]) AS o(id)
+        {search_job}
         WHERE (%(before)s::bigint IS NULL OR l.id < %(before)s::bigint)
             AND {search_stands}
             AND {search_fits}

@@ -22,7 +22,7 @@ WITH few AS MATERIALIZED (
         ORDER BY w.job_id DESC LIMIT %(window)s::int
     ),
     looked AS MATERIALIZED (
-        SELECT f.job_id FROM few f
+        SELECT f.job_id AS id FROM few f
         WHERE (SELECT are_few FROM chosen)
             AND f.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
             AND f.job_id > coalesce(%(above)s::bigint, 0)
@@ -33,14 +33,15 @@ WITH few AS MATERIALIZED (
     edge AS MATERIALIZED (SELECT min(job_id) AS window_to, count(*) < %(window)s::int AS is_last FROM walked),
     fits AS MATERIALIZED (
         SELECT l.id
-        FROM looked o JOIN queue_job l ON l.id = o.job_id
+        FROM looked o
+        {search_job}
         WHERE {search_fits}
-            AND (%(reason)s::text IS NULL AND %(fingerprint)s::text IS NULL OR EXISTS (
-                SELECT FROM dlq_deadletter d WHERE d.job_id = o.job_id
+            AND (%(reason)s::text IS NULL AND %(fingerprint)s::text IS NULL OR (
+                SELECT true FROM dlq_deadletter d WHERE d.job_id = o.id
                     AND (%(reason)s::text IS NULL OR d.reason = %(reason)s::text)
                     AND (%(fingerprint)s::text IS NULL OR d.fingerprint = %(fingerprint)s::text)
             ))
-        ORDER BY o.job_id DESC LIMIT %(limit)s::int
+        ORDER BY o.id DESC LIMIT %(limit)s::int
     )
 SELECT (SELECT coalesce(array_agg(id ORDER BY id DESC), '{}') FROM fits), e.window_to, e.is_last, c.are_few
 FROM edge e CROSS JOIN chosen c
