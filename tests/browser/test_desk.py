@@ -111,8 +111,8 @@ def test_the_tour_of_the_desk(visit: Visitor, audit: Audit) -> None:
 
 def test_the_wizard_and_the_query_bar_work_without_javascript(visit: Visitor) -> None:
     page = visit("/admin/queue/job/", javascript=False)
-    page.get_by_label("Find").first.fill("state:dead")
-    page.get_by_role("button", name="Find").click()
+    page.locator("#query").fill("state:dead")
+    page.get_by_role("button", name="Find", exact=True).click()
     page.get_by_role("link", name="Without state:dead").click()
     page = visit("/admin/dead-letters/redrive/?reason=exhausted", javascript=False)
     page.get_by_role("button", name="Freeze and look").click()
