@@ -122,6 +122,7 @@ def page(
 ) -> HttpResponse:
     """A page in the frame. `crumbs` stand between Home and the title."""
     whole = {**admin.site.each_context(request), "title": title, "crumbs": crumbs, **context}
+    whole["is_nav_sidebar_enabled"] = False  # the menu of screens is enough, and tables need the room
     return TemplateResponse(request, template, whole, status=status)
 
 

@@ -83,14 +83,20 @@
     points: { show: line.values.filter((value) => value !== null).length < 3 },
   });
 
+  // Instants as everywhere on the page: in UTC, by hour and minute.
+  const clock = (seconds) => (seconds === null ? "" : new Date(seconds * 1000).toISOString().slice(11, 16));
+
   const options = (figures, width) => {
     const axis = { stroke: colour("--body-quiet-color"), grid: { stroke: colour("--hairline-color"), width: 1 } };
     const short = (value) => (value === null ? "" : String(Number(value.toPrecision(6))));
     return {
       width, height: 200,
       scales: { y: figures.log ? { distr: 3 } : { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [axis, { ...axis, size: 64, values: (u, ticks) => ticks.map((v) => (v === null ? "" : `${short(v)} ${figures.unit}`)) }],
-      series: [{}, ...figures.lines.map(series)],
+      axes: [
+        { ...axis, values: (u, ticks) => ticks.map(clock) },
+        { ...axis, size: 60, values: (u, ticks) => ticks.map(short) },
+      ],
+      series: [{ label: "Time (UTC)", value: (u, at) => clock(at) }, ...figures.lines.map(series)],
       cursor: { drag: { x: false, y: false } },
     };
   };

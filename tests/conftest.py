@@ -28,7 +28,12 @@ hypothesis.settings.load_profile("unhurried")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]
-KEPT = {"JOBSPLATFORM_TEST_DATABASE_URL", "JOBSPLATFORM_PG_BIN", "JOBSPLATFORM_TEST_RUN"}
+KEPT = {
+    "JOBSPLATFORM_TEST_DATABASE_URL",
+    "JOBSPLATFORM_PG_BIN",
+    "JOBSPLATFORM_TEST_RUN",
+    "JOBSPLATFORM_PICTURES",
+}
 
 
 def _run_folder() -> tuple[Path, bool]:
