@@ -59,14 +59,6 @@ def standings(name: str | None = None, now: datetime | None = None) -> list[Stan
     return sorted(found, key=lambda standing: (standing.name, standing.shard))
 
 
-def settings_of(name: str) -> Dependency:
-    """What control has set. Raises NotFound for a name that no one has set and no pass has met yet."""
-    try:
-        return Dependency.objects.get(name=name)
-    except Dependency.DoesNotExist:
-        raise NotFound(f"There is no dependency {name!r}.") from None
-
-
 # Changing
 
 
@@ -185,12 +177,19 @@ def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
 
 
 def adopt() -> int:
-    """Make names that shards met known to control, and tell shards what they missed. Returns how many of both."""
-    found = standings()
+    """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
+
+    What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
+    """
+    found = [
+        (name, version)
+        for alias in database.aliases().values()
+        for name, version in sql.rows("jobqueue/dependency_versions", {}, alias=alias)
+    ]
     versions = dict(Dependency.objects.values_list("name", "version"))
-    new = sorted({standing.name for standing in found} - versions.keys())[:ADOPTED_MAX]
-    Dependency.objects.bulk_create([Dependency(name=name) for name in new], ignore_conflicts=True)
-    behind = {standing.name for standing in found if standing.version < versions.get(standing.name, 1)}
+    new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
+    Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)
+    behind = {name for name, version in found if version < versions.get(name, 0)}
     for dependency in Dependency.objects.filter(name__in=behind):
         push(dependency)
     return len(new) + len(behind)

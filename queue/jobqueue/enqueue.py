@@ -40,6 +40,7 @@ class NewJob:
     delay_s: int | None = None
     deadline: datetime | None = None
     expires_in_s: int | None = None
+    expires_from_due: bool = False  # `expires_in_s` counts from when it can first start
     max_attempts: int | None = None
     dependency: str | None = None
     traceparent: str | None = None
@@ -96,27 +97,34 @@ def enqueue(
     (never for a replay), Unavailable (intake paused). Raises UnknownOutcome when the commit's fate is not known.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
-    firsts: dict[tuple[int, int, int, str], int] = {}
-    for index, job in enumerate(jobs):
-        if job.request_key is not None:
-            firsts.setdefault(job.identity, index)
-    fresh = [i for i, job in enumerate(jobs) if job.request_key is None or firsts[job.identity] == i]
     outcomes: dict[int, Outcome] = {}
-    for alias, indexes in _by_shard(jobs, fresh, unkeyed_on).items():
-        batch = [(jobs[i], fingerprints[i]) for i in indexes]
-        outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
-    repeats = [i for i in range(len(jobs)) if i not in outcomes]
-    others = []  # what a key's first use was refused for its content, other content is not
-    for index in repeats:
-        first = firsts[jobs[index].identity]
-        same = fingerprints[first] == fingerprints[index]
-        if isinstance(outcomes[first], Invalid) and not same:
-            others.append(index)
-        else:
-            outcomes[index] = _repeat(outcomes[first], same)
-    if others:
-        outcomes.update(zip(others, enqueue([jobs[i] for i in others], now=now), strict=True))
+    asked: Sequence[int] = range(len(jobs))
+    while asked:
+        firsts: dict[tuple[int, int, int, str], int] = {}
+        for index in asked:
+            if jobs[index].request_key is not None:
+                firsts.setdefault(jobs[index].identity, index)
+        fresh = [i for i in asked if jobs[i].request_key is None or firsts[jobs[i].identity] == i]
+        for alias, indexes in _by_shard(jobs, fresh, unkeyed_on).items():
+            batch = [(jobs[i], fingerprints[i]) for i in indexes]
+            outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
+        others = []  # what a key's first use was refused, other content need not be
+        for index in asked:
+            if index in outcomes:
+                continue
+            first = firsts[jobs[index].identity]
+            same = fingerprints[first] == fingerprints[index]
+            if _may_differ(outcomes[first]) and not same:
+                others.append(index)
+            else:
+                outcomes[index] = _repeat(outcomes[first], same)
+        asked = others
     return [outcomes[index] for index in range(len(jobs))]
+
+
+def _may_differ(first: Outcome) -> bool:
+    """Whether other content under the same key may fare better: the database or the queue refused none of it."""
+    return isinstance(first, JobsPlatformError) and first.status < 500
 
 
 def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int], unkeyed_on: str | None) -> dict[str, list[int]]:
@@ -340,6 +348,7 @@ def _params(
         "delays_s": [job.delay_s for job in jobs],
         "deadlines": [job.deadline for job in jobs],
         "expiries_s": [job.expires_in_s for job in jobs],
+        "expiries_from_due": [job.expires_from_due or None for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "traceparents": [job.traceparent for job in jobs],
         "reservations": list(reservations),

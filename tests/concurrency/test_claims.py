@@ -205,3 +205,36 @@ def test_upkeep_may_run_many_times_over() -> None:
     counted: Counter[str] = sum((answer for answer in done if isinstance(answer, Counter)), Counter())
     assert counted == {"ready": 100, "expired": 100}
     assert _standing_wrongly() == []
+
+
+def test_a_claim_that_meets_urgent_work_keeps_what_its_connection_has_prepared() -> None:
+    """A rolled back attempt at the other bands would have every statement of the next claim planned anew."""
+    policies.create_queue("urgent", preset="five", actor=OPS)
+    for _ in range(3):
+        cast.enqueue_many(1, queue=cast.queue("urgent"), priority=0, now=None)
+        assert len(cast.claim("urgent", limit=1, now=None)) == 1
+        assert (
+            cast.claim("urgent", limit=1, now=None) == []
+        )  # so that the next one takes strict bands for empty
+    times = cast.read(
+        "SELECT max(generic_plans) FROM pg_prepared_statements WHERE statement LIKE '-- claim_heads%%'"
+    )
+    assert times[0][0] > 3
+
+
+def test_a_claim_of_one_passes_over_a_job_that_is_being_touched() -> None:
+    locked, free = cast.enqueue_many(2, now=None)
+    with cast.second_session() as other:
+        other.execute("SELECT FROM queue_readyjob WHERE job_id = %s FOR UPDATE", [locked])
+        assert [lease.job_id for lease in cast.claim(now=None, limit=1)] == [free]
+
+
+def test_a_turn_that_met_a_held_job_is_not_used_up() -> None:
+    policies.create_queue("turns", preset="high-normal", actor=OPS)
+    turns = cast.queue("turns")
+    [held, *_] = cast.enqueue_many(8, queue=turns, priority=0, now=None)
+    cast.enqueue_many(4, queue=turns, priority=1, now=None)
+    with cast.second_session() as other:
+        other.execute("SELECT FROM queue_readyjob WHERE job_id = %s FOR UPDATE", [held])
+        bands = [lease.priority for _ in range(10) for lease in cast.claim("turns", now=None, limit=1)]
+    assert bands == [0] * 7 + [1] * 3

@@ -5,7 +5,7 @@ A claim is one short READ COMMITTED transaction on one shard and queue, in two o
     1  lock the queue's plan · read its state · list heads            (nothing is taken yet)
        only if tenants with a running limit are among them: hold those · count what they run
        `policy.plan` decides
-    2  move the planned tickets from ready to lease · commit
+    2  move the planned tickets from ready to lease · commit · read the payloads
 
 Payloads are read after the commit, outside the lock. A worker that dies between commit and answer holds leases
 that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in time.
@@ -20,20 +20,19 @@ from typing import Final
 
 from jobqueue import gating
 from jobqueue.claiming.details import with_details
-from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, live_leases, urgent
+from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, key_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
 from jobqueue.claiming.types import ClaimRequest, Lease, Taken
-from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
 from jobqueue.policy.parts import in_parts
 from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
-__all__ = ["ClaimRequest", "Lease", "claim", "forget", "heads_of"]
+__all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "heads_of"]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
-NOTES_MAX: Final = 10_000
+CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
 
 _floors: dict[Key, Floor] = {}
 _noted: dict[Key, datetime] = {}
@@ -46,31 +45,43 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
     taken: list[tuple[str, Taken]] = []
+    details: dict[int, sql.Row] = {}
     call_hash = b""
     if request.claim_key is not None:  # a fleet token may act for one tenant, then another
         call_hash = short_hash(request.call_hash, scope.tenant_id)
     for alias in database.aliases().values():
         if len(taken) < request.limit:
             wanted = replace(request, limit=request.limit - len(taken)) if taken else request
-            rows = _claim_on(alias, wanted, call_hash, scope, now)
+            rows = _claim_on(alias, wanted, call_hash, scope, now, details)
             taken.extend((alias, row) for row in rows)
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
-        leases.extend(with_details([row for _, row in group], alias))
+        leases.extend(with_details([row for _, row in group], alias, details))
     return leases
 
 
+def expect_urgent(request: ClaimRequest, scope: Scope) -> None:
+    """Let the next such claim of this process ask strict bands first, not whether there is anything in them.
+
+    A hint: where nothing is there, that claim has asked in vain.
+    """
+    for alias, queue in itertools.product(database.aliases().values(), request.queues):
+        urgent.add(key_of(alias, queue, request, scope))
+
+
 def _claim_on(
-    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+    alias: str,
+    request: ClaimRequest,
+    call_hash: bytes,
+    scope: Scope,
+    now: datetime | None,
+    details: dict[int, sql.Row],
 ) -> list[Taken]:
-    if request.claim_key is not None:
-        repeated = live_leases(
-            alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now
-        )
-        if repeated:
-            return repeated
+    """One shard's part of a claim. Adds to `details` what came of the jobs with the commits."""
+    if repeated := _earlier(alias, request, call_hash, scope, now):
+        return repeated
     if len(request.queues) == 1:
-        return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
+        return _claim_from(QueueClaim(alias, request.queues[0], request, call_hash, scope, now), details)
     taken: list[Taken] = []
     turns = turns_of(alias, request, scope)
     while turns and len(taken) < request.limit:
@@ -78,11 +89,13 @@ def _claim_on(
             QueueTurn
         ] = []  # they gave their whole share, and may have more for what others left over
         for index, turn in enumerate(turns):
-            left = request.limit - len(taken)
+            left = max(0, request.limit - len(taken))  # a racing repeat may have made more
             share = left if turn.is_strict else -(-left // (len(turns) - index))
             part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
             try:
-                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+                own = (row.job_id for row in taken)
+                claim = QueueClaim(alias, turn.queue, part, call_hash, scope, now, own)
+                rows = _claim_from(claim, details) if share else []
             except JobsPlatformError:
                 if not taken:
                     raise
@@ -90,36 +103,40 @@ def _claim_on(
             taken.extend(rows)
             if share and len(rows) == share and not turn.is_strict:
                 unspent.append(turn)
-        # With a key a second round would only meet the leases of the first.
-        turns = unspent if request.claim_key is None else []
-    return taken
+        turns = unspent
+    # A racing repeat may have taken all that there was.
+    return taken or _earlier(alias, request, call_hash, scope, now)
+
+
+def _earlier(
+    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+) -> list[Taken]:
+    """The live leases of another call with this key."""
+    if request.claim_key is None:
+        return []
+    return live_leases(alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now)
 
 
 def _least(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else min(one, other)
 
 
-def _claim_from(
-    alias: str,
-    queue: QueuePolicy,
-    request: ClaimRequest,
-    call_hash: bytes,
-    scope: Scope,
-    now: datetime | None,
-) -> list[Taken]:
+def _claim_from(claim: QueueClaim, details: dict[int, sql.Row]) -> list[Taken]:
     """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
-    claim = QueueClaim(alias, queue, request, call_hash, scope, now)
+    limit = claim.request.limit
+    _make_room()
     _note(claim, claim.key)
     floor = _floors.get(claim.key, Floor())
     try:
-        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
     except Urgent:
         claim.looks_ahead = False
-        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
     _floors[claim.key] = floor
+    details |= claim.details
     aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
     if aged:
-        events.emit("aged", queue=queue.name, count=aged)
+        events.emit("aged", queue=claim.queue.name, count=aged)
     return [one.taken for one in started]
 
 
@@ -132,9 +149,14 @@ def _note(claim: QueueClaim, key: Key) -> None:
     params = {"max_priority": claim.request.max_priority, "every_s": NOTE_EVERY_S, "now": claim.now}
     scope = {"queue_id": claim.queue.id, "claim_class": claim.claim_class, **claim.asker}
     sql.rows("jobqueue/claim_note", params | scope, alias=claim.alias)
-    if len(_noted) >= NOTES_MAX:
-        _noted.clear()
     _noted[key] = at
+
+
+def _make_room() -> None:
+    """A caller may ask for other kinds with each claim: what is remembered of them is bounded."""
+    for memory in (_floors, _noted, urgent):
+        if len(memory) >= CLASSES_MAX:
+            memory.clear()
 
 
 def forget() -> None:

@@ -7,12 +7,14 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import psycopg
 
 from jobqueue import gating
+from jobqueue.claiming.details import ask_details
 from jobqueue.claiming.types import ClaimRequest, Taken
 from jobqueue.ids import TOKEN_BYTES
 from jobqueue.limits import CLAIM_PROBES_MAX
@@ -46,8 +48,14 @@ def live_leases(
     return [Taken(*row[1:]) for row in rows]
 
 
+def key_of(alias: str, queue: QueuePolicy, request: ClaimRequest, scope: Scope) -> Key:
+    """Where and of what class a claim is."""
+    kinds = None if request.kinds is None else sorted(request.kinds)
+    return alias, queue.id, short_hash("class", kinds, request.max_priority, scope.tenant_id)
+
+
 class Urgent(Exception):
-    """Work waits in strict bands, which were taken for empty; nothing is started."""
+    """Work waits in strict bands, which were taken for empty; nothing was started."""
 
 
 class Started(NamedTuple):
@@ -68,9 +76,14 @@ class QueueClaim:
         call_hash: bytes,
         scope: Scope,
         now: datetime | None,
+        own: Iterable[int] = (),
     ) -> None:
         self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
         self.scope, self.now = scope, now
+        self.own = set(own)  # jobs that this very call has leased: no answer of an earlier one
+        self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
+        # Jobs that other statements hold: passed over, or they would be planned again.
+        self.held: set[int] = set()
         self.policy = queue.drawn()
         last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
         self.bands = range(min(last, len(queue.bands)))
@@ -80,11 +93,13 @@ class QueueClaim:
             Part.WEIGHTED: [band for band in self.bands if band not in strict],
             Part.FLOOR: [band for band in self.bands if band in bulk],
         }
-        kinds = None if request.kinds is None else sorted(request.kinds)
-        self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
-        self.key: Key = (alias, queue.id, self.claim_class)
+        self.key = key_of(alias, queue, request, scope)
         # Strict bands are mostly empty: whether they are is asked in the round trip that locks the others.
         self.looks_ahead = bool(self.bands_of[Part.WEIGHTED]) and self.key not in urgent
+
+    @property
+    def claim_class(self) -> bytes:
+        return self.key[2]
 
     def start(self, part: Part, limit: int) -> list[Started]:
         """Up to `limit` leases of one part of the bands, in a transaction of its own. Raises Urgent."""
@@ -95,13 +110,36 @@ class QueueClaim:
             return []
         if part is Part.STRICT and self.key not in urgent and not self._has_work(bands):
             return []
-        started = sql.short_transaction(
-            self.alias, lambda connection: Transaction(self, connection, part, bands).run(limit)
-        )
+        started = self._started(part, bands, limit)
         if part is Part.STRICT:
             (urgent.add if started else urgent.discard)(self.key)
         else:
             self.looks_ahead = False  # strict bands were empty when this claim began
+        return started
+
+    def _started(self, part: Part, bands: Sequence[int], limit: int) -> list[Started]:
+        """Up to `limit` leases; another transaction where others took what was planned last.
+
+        The last one takes nothing: it only puts the state right.
+        """
+        started: list[Started] = []
+        mended: Mended | None = None
+        for round_ in range(ROUNDS_MAX + 1):
+            missing = limit - len(started) if round_ < ROUNDS_MAX else 0
+            begun = sql.short_transaction(
+                self.alias,
+                partial(Transaction.begin, self, part, bands, missing, mended),
+                Transaction.ask_details,
+            )
+            if begun.met_urgent:
+                urgent.add(self.key)
+                raise Urgent
+            mended = begun.finish()
+            started += begun.started
+            self.own.update(one.taken.job_id for one in begun.started)
+            self.details |= begun.details
+            if mended is None:
+                break
         return started
 
     @property
@@ -119,8 +157,28 @@ class QueueClaim:
         return {"kinds": kinds, "tenant_id": self.scope.tenant_id}
 
 
+class Last(NamedTuple):
+    """What was planned last, sent with the commit: its rows are there when that is done."""
+
+    planned: Plan
+    state: State  # before it
+    cursor: psycopg.Cursor[sql.Row]
+
+
+class Mended(NamedTuple):
+    """A state that was stored although less was taken, and what it should have been."""
+
+    stored: State
+    state: State
+
+
 class Transaction:
-    """One claim transaction: a part of one queue's bands, planned under its lock."""
+    """One claim transaction: a part of one queue's bands, planned under its lock.
+
+    A plan that fills the claim goes out together with the commit and with the question for the leases' details, so
+    that such a claim takes two round trips. The state which it stores supposes that all is taken; where a concurrent
+    statement held a ticket, the next transaction puts that right if it finds the state as it was left.
+    """
 
     def __init__(
         self,
@@ -130,7 +188,13 @@ class Transaction:
         bands: Sequence[int],
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.started: list[Started] = []
+        self.details: dict[int, sql.Row] = {}
+        self.met_urgent = False
+        self._last: Last | None = None
+        self._asked: psycopg.Cursor[sql.Row] | None = None
         self.busy: set[int] = set()  # tenants that other claims hold
+        self.at: datetime | None = None  # by the database's clock: what ages is judged by it
         self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
             "queue_id": claim.queue.id,
@@ -138,48 +202,115 @@ class Transaction:
             "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
         }
 
-    def run(self, limit: int) -> list[Started]:
+    @classmethod
+    def begin(
+        cls,
+        claim: QueueClaim,
+        part: Part,
+        bands: Sequence[int],
+        limit: int,
+        mended: Mended | None,
+        connection: psycopg.Connection[sql.Row],
+    ) -> Transaction:
+        """Plan up to `limit` leases and send what is to be taken.
+
+        Where work waits ahead of these bands the transaction is committed empty (`met_urgent`): a rollback would
+        cost the connection all its prepared statements.
+        """
+        begun = cls(claim, connection, part, bands)
+        begun._run(limit, mended)
+        return begun
+
+    def ask_details(self) -> None:
+        """Send, behind the commit, the question for what a worker needs of the jobs."""
+        if self._last is not None:
+            job_ids = [one.taken.job_id for one in self.started]
+            job_ids += [take.head.job_id for take in self._last.planned.takes]
+            self._asked = ask_details(self.connection, job_ids)
+
+    def finish(self) -> Mended | None:
+        """Read what came with the commit; what is to be put right if less was taken than was planned."""
+        if self._last is None:
+            return None
+        planned, state, cursor = self._last
+        after = self._settle(planned, state, cursor)
+        if self._asked is not None:
+            self.details = {row[0]: row[1:] for row in self._asked.fetchall()}
+        return None if after is planned.state else Mended(planned.state, after)
+
+    def _run(self, limit: int, mended: Mended | None) -> None:
         sql.by_one_plan(self.connection)
         lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
         repeated = self._repeated()
         if repeated:
-            return [Started(row, None) for row in repeated]
-        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+            self.started = [Started(row, None) for row in repeated]
+            return
+        costed = {"is_costed": self.claim.policy.is_costed}
+        kept = self._send("claim_state", self.key | costed | {"now": self.claim.now})
         self.gate.shut_known()
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
-            urgent.add(self.claim.key)
-            raise Urgent
-        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
+            self.met_urgent = True
+            return
+        stored, virtual_s, self.at = kept.fetchall()[0]
+        state = State.from_json(stored, virtual_s)
+        if mended is not None and stored == json.loads(json.dumps(mended.stored.to_json())):
+            state = replace(mended.state, virtual_s=state.virtual_s)
+            self._remember(state)
+        if limit:
+            self._rounds(limit, state, self._whole(rows, limit, state))
 
-    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:
+    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> None:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
-        taken: list[Started] = []
         for round_ in range(ROUNDS_MAX):
             known_busy = len(self.busy)
-            planned = self._plan(limit - len(taken), state, lanes)
+            missing = limit - len(self.started)
+            planned = self._plan(missing, state, lanes)
+            if len(planned.takes) == missing:
+                self._last = Last(planned, state, self._send_take(planned))
+                return
             if planned.takes:
-                got, state = self._take(planned, state)
-                taken.extend(got)
-            if len(taken) == limit or round_ == ROUNDS_MAX - 1:
-                break
+                state = self._settle(planned, state, self._send_take(planned))
+                if state is not planned.state:
+                    self._remember(state)
+            if round_ == ROUNDS_MAX - 1:
+                return
             is_new = self.gate.has_shut() or planned.takes or len(self.busy) > known_busy
             moved = state if is_new else self._walked_on(state)
             if moved is None:
-                break
+                return
             state = moved
-            lanes = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
-        return taken
+            wanted = limit - len(self.started)
+            lanes = self._send("claim_heads", self._head_params(wanted, state)).fetchall()
+            lanes = self._whole(lanes, wanted, state)
+
+    def _whole(self, lanes: list[sql.Row], wanted: int, state: State) -> list[sql.Row]:
+        """The same lanes, and the rest of those of a tenant that a listing's bound cut off: what stands first of it
+        may stand in any.
+        """
+        bound = self._heads_max(wanted)
+        if bound == CLAIM_PROBES_MAX:
+            return lanes
+        for band, after in zip(self.bands, self._after(state), strict=True):
+            tenants = [lane[2] for lane in lanes if lane[1] == band]
+            if len(tenants) < bound or len(set(tenants)) > wanted:
+                continue  # all are listed, or the last one's turn does not come
+            last = max(tenants, key=lambda tenant: (tenant < after, tenant))
+            params = self._head_params(wanted, state) | {"bands": [band], "after": [last], "tenant_id": last}
+            rest = self._send("claim_heads", params | {"heads": CLAIM_PROBES_MAX}).fetchall()
+            lanes = [lane for lane in lanes if (lane[1], lane[2]) != (band, last)] + rest
+        return lanes
 
     def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
         left = self.gate.starts_left(lane[-1] for lane in lanes)
         heads = heads_of(lanes, self._rooms(lanes), left)
+        if self.claim.held:
+            heads = [head for head in heads if head.job_id not in self.claim.held]
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
-        now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
-        return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+        return plan(policy, state, heads, limit, now=self.at, bulk_only=self.part is Part.FLOOR)
 
     def _rooms(self, lanes: list[sql.Row]) -> dict[int, list[Room]]:
         """What running limits leave, by tenant: of those limited here that this transaction could take hold of."""
@@ -194,16 +325,17 @@ class Transaction:
         self.busy |= limited - rooms.keys()
         return rooms
 
-    def _take(self, planned: Plan, state: State) -> tuple[list[Started], State]:
-        """Move the tickets, and remember the state after those that were really moved."""
-        cursor = self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+    def _send_take(self, planned: Plan) -> psycopg.Cursor[sql.Row]:
+        """Move the tickets, and remember the state after them."""
+        return self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+
+    def _settle(self, planned: Plan, state: State, cursor: psycopg.Cursor[sql.Row]) -> State:
+        """Note which tickets were really moved; the state after those: `planned.state` itself if all were."""
         got = _leases(cursor.fetchall()[0])
-        started = [Started(got[take.head.job_id], take) for take in planned.takes if take.head.job_id in got]
-        after = planned.state
-        if len(started) < len(planned.takes):
-            after = replay(self.claim.policy, state, [take for _, take in started if take is not None])
-            self._remember(after)
-        return started, after
+        took = [take for take in planned.takes if take.head.job_id in got]
+        self.claim.held.update(take.head.job_id for take in planned.takes if take.head.job_id not in got)
+        self.started += [Started(got[take.head.job_id], take) for take in took]
+        return planned.state if len(took) == len(planned.takes) else replay(self.claim.policy, state, took)
 
     def _walked_on(self, state: State) -> State | None:
         """The state after a walk that met only lanes without work; None when it met all there are."""
@@ -226,11 +358,12 @@ class Transaction:
         return moved
 
     def _repeated(self) -> list[Taken]:
+        """Leases that another call with this key made meanwhile."""
         request = self.claim.request
         if request.claim_key is None:
             return []
         queue_ids = [self.claim.queue.id]
-        return live_leases(
+        found = live_leases(
             self.claim.alias,
             request.claim_key,
             self.claim.call_hash,
@@ -238,6 +371,7 @@ class Transaction:
             self.claim.scope,
             self.claim.now,
         )
+        return [row for row in found if row.job_id not in self.claim.own]
 
     def _remember(self, state: State) -> None:
         self._send("claim_remember", self._memory(state))
@@ -261,12 +395,15 @@ class Transaction:
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
             "busy": list(self.busy) or None,
-            "wanted": wanted,
-            "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
+            "wanted": wanted + len(self.claim.held),
+            "heads": self._heads_max(wanted),
             "probes": CLAIM_PROBES_MAX,
             "is_costed": self.claim.policy.is_costed,
             "now": self.claim.now,
         }
+
+    def _heads_max(self, wanted: int) -> int:
+        return CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE
 
     def _take_params(self, planned: Plan) -> dict[str, Any]:
         takes = planned.takes

@@ -57,7 +57,7 @@ class QueueBackend(Backend):
         if call is None or task is None:
             raise TaskResultDoesNotExist(result_id)
         queue = policies.names({view.queue_id}).get(view.queue_id)
-        told = task.using(priority=call.priority, queue_name=queue, run_after=view.not_before)
+        told = self.told(task, queue=queue, priority=call.priority, run_after=view.not_before)
         result = results.fresh(told, call.args, call.kwargs, backend=self.alias)
         return results.fill(result, _facts(view))
 

@@ -209,14 +209,14 @@ class AsyncWorker:
         if reconcile is not None:
             try:
                 found = await reconcile(job)
-            except Exception as error:
-                return verdict_of(error, while_reconciling=True)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                return _verdict_of(error, while_reconciling=True)
             if isinstance(found, Done):
                 return Complete(found.result)
         try:
             return Complete(await self._registry.handlers[job.kind](job))
-        except Exception as error:
-            return verdict_of(error, while_reconciling=False)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return _verdict_of(error, while_reconciling=False)
 
     async def _save(self, held: Held, value: object) -> None:
         await self._client.run(self._desk.checkpoint(held, value))
@@ -241,6 +241,14 @@ class AsyncWorker:
         self._waiting.remove(held)
         log.info("job %s is given back: urgent work waits", held.lease.job_id)
         await self._client.run(self._desk.give_back(held))
+
+
+def _verdict_of(error: BaseException, *, while_reconciling: bool) -> Verdict:
+    """As `verdict_of`; a cancellation of the job's own task is none, one that a handler met elsewhere is an error."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+    return verdict_of(error, while_reconciling=while_reconciling)
 
 
 async def _first(*tasks: asyncio.Task[Any], timeout_s: float | None = None) -> None:
