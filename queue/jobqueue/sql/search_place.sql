@@ -14,12 +14,38 @@ WITH few AS MATERIALIZED (
     chosen AS MATERIALIZED (
         SELECT %(lane_ids)s::bigint[] IS NOT NULL AND count(*) <= %(few)s::int AS are_few FROM few
     ),
-    walked AS MATERIALIZED (
-        SELECT w.job_id, w.lane_id FROM ({search_places}) w
-        WHERE %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
-            AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
-            AND w.job_id > coalesce(%(above)s::bigint, 0)
-        ORDER BY w.job_id DESC LIMIT %(window)s::int
+    walked AS MATERIALIZED (  -- each along its own index: over their union the planner would sort
+        (
+            SELECT w.job_id, w.lane_id FROM queue_readyjob w
+            WHERE %(state)s::text = 'ready' AND %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
+                AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
+                AND w.job_id > coalesce(%(above)s::bigint, 0)
+            ORDER BY w.job_id DESC LIMIT %(window)s::int
+        )
+        UNION ALL
+        (
+            SELECT w.job_id, w.lane_id FROM queue_scheduledjob w
+            WHERE %(state)s::text = 'scheduled' AND %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
+                AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
+                AND w.job_id > coalesce(%(above)s::bigint, 0)
+            ORDER BY w.job_id DESC LIMIT %(window)s::int
+        )
+        UNION ALL
+        (
+            SELECT w.job_id, w.lane_id FROM queue_lease w
+            WHERE %(state)s::text = 'running' AND %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
+                AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
+                AND w.job_id > coalesce(%(above)s::bigint, 0)
+            ORDER BY w.job_id DESC LIMIT %(window)s::int
+        )
+        UNION ALL
+        (
+            SELECT w.job_id, w.lane_id FROM dlq_deadletter w
+            WHERE %(state)s::text = 'dead' AND %(walks)s::boolean AND NOT (SELECT are_few FROM chosen)
+                AND w.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
+                AND w.job_id > coalesce(%(above)s::bigint, 0)
+            ORDER BY w.job_id DESC LIMIT %(window)s::int
+        )
     ),
     looked AS MATERIALIZED (
         SELECT f.job_id AS id FROM few f
