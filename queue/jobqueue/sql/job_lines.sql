@@ -21,19 +21,25 @@ SELECT l.id, l.tenant_id, l.queue_id, l.kind, l.priority,
 -- Each place is looked into job by job, whatever the planner believes of its size.
 FROM queue_job l
 LEFT JOIN LATERAL (
-    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.claimed_at, p.expires_at, p.worker FROM queue_lease p WHERE p.job_id = l.id OFFSET 0
+    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.claimed_at, p.expires_at,
+        p.worker
+    FROM queue_lease p WHERE p.job_id = l.id OFFSET 0
 ) s ON true
 LEFT JOIN LATERAL (
-    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation FROM queue_readyjob p WHERE p.job_id = l.id OFFSET 0
+    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation
+    FROM queue_readyjob p WHERE p.job_id = l.id OFFSET 0
 ) r ON true
 LEFT JOIN LATERAL (
-    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.due_at FROM queue_scheduledjob p WHERE p.job_id = l.id OFFSET 0
+    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.due_at
+    FROM queue_scheduledjob p WHERE p.job_id = l.id OFFSET 0
 ) w ON true
 LEFT JOIN LATERAL (
-    SELECT p.job_id, p.outcome, p.attempt, p.generation, p.redrive_generation, p.finished_at FROM queue_result p WHERE p.job_id = l.id OFFSET 0
+    SELECT p.job_id, p.outcome, p.attempt, p.generation, p.redrive_generation, p.finished_at
+    FROM queue_result p WHERE p.job_id = l.id OFFSET 0
 ) f ON true
 LEFT JOIN LATERAL (
-    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.failed_at, p.reason FROM dlq_deadletter p WHERE p.job_id = l.id OFFSET 0
+    SELECT p.job_id, p.attempt, p.max_attempts, p.generation, p.redrive_generation, p.failed_at, p.reason
+    FROM dlq_deadletter p WHERE p.job_id = l.id OFFSET 0
 ) d ON true
 LEFT JOIN LATERAL (
     SELECT a.error_class, a.message FROM queue_attempt a
