@@ -1,6 +1,7 @@
 -- search_place: jobs that wait, run or are dead, newest first: all of some lanes where they are few, else a window.
--- params: state, lane_ids (null: every lane), before and above (ids; null: all), few (jobs of the lanes that are
---   taken whole), walks (whether a window is looked at where they are not few), window (jobs looked at otherwise), limit; reason, fingerprint; what _search_fits reads
+-- params: state, lane_ids (null: every lane), before and above (ids; null: all), few (jobs of the lanes that are taken
+--   whole), walks (whether a window is looked at where they are not few), window (jobs looked at then), limit; reason,
+--   fingerprint; what _search_fits reads
 -- returns ids, window_to (the last id looked at), is_last (nothing older is left to look at), are_few
 -- plan: by index
 WITH few AS MATERIALIZED (
