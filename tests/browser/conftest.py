@@ -208,9 +208,11 @@ def _audit(page: Page, name: str) -> None:
     """Axe finds nothing, and the page is no wider than its window. With a name it may be photographed."""
     if PICTURES and name:
         Path(PICTURES).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{PICTURES}/{name}.png", full_page=True)
+        page.screenshot(path=f"{PICTURES}/{name}.png")
     page.evaluate(AXE + "; undefined")  # by the debugger, which no policy of the page forbids
-    found = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES)
+    found = page.evaluate(
+        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false})", RULES
+    )
     wrongs = [
         f"{wrong['id']} ({wrong['impact']}): {wrong['help']}: {node['html'][:300]}"
         for wrong in found["violations"]
