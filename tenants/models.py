@@ -252,6 +252,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "audit entries"
+        permissions = [("export_auditentry", "Can export the audit")]
         indexes = [
             models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
             models.Index(fields=["target", "-id"], name="audit_target_idx"),

@@ -337,6 +337,11 @@ class Job(models.Model):
             ),
         ]
         indexes = [models.Index(fields=["tenant_id", "-id"], name="job_tenant_list_idx")]
+        permissions = [
+            ("retry_job", "Can let a waiting job start at once"),
+            ("export_job", "Can export lists of jobs"),
+            ("view_payload", "Can reveal payloads"),
+        ]
 
     def __str__(self) -> str:
         from jobqueue.ids import format_id
@@ -571,6 +576,25 @@ class Attempt(models.Model):
         return f"generation {self.generation} of {self.job_id}"
 
 
+class LateCall(models.Model):
+    """An attempt's own worker called to end it when it no longer could: refused, and so it is told; append-only.
+
+    Calls with the wrong token are not recorded: so there are at most as many as attempts and verbs.
+    """
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("job_id", "generation", "verb")
+    job_id = models.BigIntegerField()
+    generation = models.IntegerField()
+    verb = models.CharField(max_length=10, help_text="What was asked: complete, fail or release.")
+    code = models.CharField(max_length=32, help_text="The refusal's.")
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"late {self.verb} of generation {self.generation} of {self.job_id}"
+
+
 class Result(models.Model):
     """How the job ended, once and for all: succeeded, cancelled or expired."""
 
@@ -588,7 +612,14 @@ class Result(models.Model):
     body = models.TextField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["finished_at"], name="result_purge_idx")]
+        indexes = [
+            models.Index(fields=["finished_at"], name="result_purge_idx"),
+            models.Index(  # few jobs end so: a search for them need not wade through all that succeeded
+                fields=["outcome", "-job_id"],
+                condition=~Q(outcome=ResultOutcome.SUCCEEDED),
+                name="result_rare_search_idx",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(condition=Q(outcome__in=ResultOutcome.values), name="result_outcome_known")
         ]

@@ -106,6 +106,7 @@ OTHER_WORDS = {
     "worker_crash",  # the error class of a lost lease, which no worker can say
     "message",  # the kind of the messages face
     "hex",
+    "corrected",  # an event of a job's history; jobqueue.timeline knows it
     "server_version",
     "transaction_read_only",
     "minute",
