@@ -487,7 +487,10 @@ def push(queue: Queue) -> list[int]:
     """Write the queue's policy to every shard, never an older version over a newer. Returns shards not reached."""
     values = {name: getattr(queue, name) for name in _PUSHED_FIELDS}
     unreached = []
-    for number, alias in database.aliases().items():
+    shards, depth = len(database.aliases()), queue.depth_limit
+    for place, (number, alias) in enumerate(database.aliases().items()):
+        if depth is not None:  # every shard its even part of the queue's depth
+            values["depth_limit"] = max(1, depth // shards + (place < depth % shards))
         try:
             with transaction.atomic(using=alias):
                 rows = PolicyRow.objects.using(alias)

@@ -15,7 +15,7 @@ from jobqueue.enqueue import Accepted, NewJob
 from jobqueue.limits import REREADS_MAX
 from jobqueue.states import State
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import NotFound, Unavailable
 
 
@@ -93,7 +93,7 @@ _clock_read: tuple[float, datetime] | None = None  # when, and what it said
 
 def clock() -> datetime:
     """The database's clock, as one shard tells it."""
-    at: datetime = sql.rows("jobqueue/clock", {}, alias=next(iter(database.aliases().values())))[0][0]
+    at: datetime = everywhere.first(lambda alias: sql.rows("jobqueue/clock", {}, alias=alias))[0][0]
     return at
 
 
@@ -178,14 +178,16 @@ def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
 
 
 def page(
-    wanted: JobFilter, *, scope: Scope, before: int | None, limit: int
+    wanted: JobFilter, *, scope: Scope, before: int | None, limit: int, unknown: list[int] | None = None
 ) -> tuple[list[JobView], int | None]:
-    """A page of jobs, newest first, and the id to go on below (None: that was all)."""
+    """A page of jobs, newest first, and the id to go on below (None: that was all).
+
+    `unknown` gets the shards that do not answer; without it they are an error.
+    """
     params = asdict(wanted) | {"before": before, "limit": limit + 1} | scope.params()
     found = heapq.merge(
-        *(
-            [row[0] for row in sql.rows("jobqueue/job_page", params, alias=a)]
-            for a in database.aliases().values()
+        *everywhere.ask(
+            lambda alias: [row[0] for row in sql.rows("jobqueue/job_page", params, alias=alias)], unknown
         ),
         reverse=True,
     )

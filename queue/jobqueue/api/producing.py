@@ -16,7 +16,7 @@ from jobqueue.limits import BATCH_BODY_BYTES_MAX, HORIZON, JOB_BODY_BYTES_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
 from jobqueue.why import why
-from jobsplatform import cursors
+from jobsplatform import cursors, everywhere
 from jobsplatform.errors import Invalid, JobsPlatformError, NotFound
 from jobsplatform.http import Call, Endpoint, Reply, splice
 from jobsplatform.problem import document
@@ -95,9 +95,13 @@ class ListJobs(Endpoint):
 
     def act(self, call: Call) -> Reply:
         before = None if self.before is None else self.before[0]
-        views, last = reads.page(self.wanted, scope=scope_of(call), before=before, limit=call.query["limit"])
+        limit, unknown = call.query["limit"], list[int]()
+        views, last = reads.page(
+            self.wanted, scope=scope_of(call), before=before, limit=limit, unknown=unknown
+        )
         following = cursors.write(call, None if last is None else (last,))
-        return Reply(200, {"items": list(names.jobs(views)), "next": following})
+        members = {"items": list(names.jobs(views)), "next": following, **everywhere.mark(unknown)}
+        return Reply(200, members)
 
 
 class ShowJob(Endpoint):

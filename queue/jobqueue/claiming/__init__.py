@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobqueue import gating
+from jobqueue.claiming import inversions, over_shards
 from jobqueue.claiming.details import with_details
 from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
@@ -45,15 +46,16 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
-    taken: list[tuple[str, Taken]] = []
     call_hash = b""
     if request.claim_key is not None:  # a fleet token may act for one tenant, then another
         call_hash = short_hash(request.call_hash, scope.tenant_id)
-    for alias in database.aliases().values():
-        if len(taken) < request.limit:
-            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
-            rows = _claim_on(alias, wanted, call_hash, scope, now)
-            taken.extend((alias, row) for row in rows)
+    aliases = database.aliases()
+    if len(aliases) == 1:
+        alias = next(iter(aliases.values()))
+        taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now)]
+    else:
+        taken = over_shards.claim(request, call_hash, scope, now, _claim_on)
+        taken.sort(key=lambda pair: pair[0])
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
         leases.extend(with_details([row for _, row in group], alias))
@@ -143,3 +145,5 @@ def forget() -> None:
     _noted.clear()
     urgent.clear()
     gating.forget()
+    over_shards.forget()
+    inversions.forget()

@@ -104,6 +104,13 @@ class QueueClaim:
             self.looks_ahead = False  # strict bands were empty when this claim began
         return started
 
+    def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
+        """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
+        self.looks_ahead = False
+        return sql.short_transaction(
+            self.alias, lambda connection: Transaction(self, connection, part, [band], chosen).run(limit)
+        )
+
     @property
     def ahead(self) -> list[int]:
         """The bands that must be empty before others are locked."""
@@ -128,8 +135,10 @@ class Transaction:
         connection: psycopg.Connection[sql.Row],
         part: Part,
         bands: Sequence[int],
+        chosen: Chosen | None = None,
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        self.chosen = chosen  # by the one who looks at all shards; None: by this plan
         self.busy: set[int] = set()  # tenants that other claims hold
         self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
@@ -273,9 +282,11 @@ class Transaction:
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
             "job_ids": sql.BigInts([take.head.job_id for take in takes]),
-            "chosen": _CHOSEN[self.part],
+            "chosen": self.chosen or _CHOSEN[self.part],
             "lent": Chosen.LENT,
-            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
+            "lent_ids": sql.BigInts(
+                [take.head.job_id for take in takes if take.chosen is Chosen.LENT and self.chosen is None]
+            ),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),
