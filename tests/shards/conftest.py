@@ -111,7 +111,7 @@ def cut(alias: str) -> None:
 def heal() -> None:
     """Let every database take connections again."""
     with maintenance() as session:
-        for alias in ALIASES:
+        for alias in ("default", *ALIASES):
             if alias in connections.settings:
                 name = connections[alias].settings_dict["NAME"]
                 session.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
