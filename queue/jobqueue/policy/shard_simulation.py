@@ -257,7 +257,7 @@ class _World:
         shard, taken = self.shards[aim.shard], []
         self.out.asks[aim.shard] += 1
         lane = shard.lanes[aim.band]
-        inverted_s = self._passed_over(aim, known)
+        inverted_s = self._passed_over(hub, aim, known)
         while shard.is_up and lane and len(taken) < aim.limit:
             since = lane.popleft()
             waited_s = self.now + self.spent_s - since
@@ -273,13 +273,16 @@ class _World:
             hub.weighted = used(self.policy, hub.weighted, [aim.band] * len(taken))
         return taken
 
-    def _passed_over(self, aim: Aim, known: frozenset[int]) -> float:
-        """For how long work two levels more urgent has been visible on a shard that answers, unknown to this hub."""
+    def _passed_over(self, hub: _Hub, aim: Aim, known: frozenset[int]) -> float:
+        """For how long work two levels more urgent has been visible to this hub's questions, and unknown to it.
+
+        On a shard that fell it is visible from when the hub asks again.
+        """
         if aim.chosen is Chosen.FLOOR or aim.band < 2:
             return 0.0
         since = [
-            shard.lanes[band][0]
-            for shard in self.shards
+            max(shard.lanes[band][0], hub.down.get(number, 0.0))
+            for number, shard in enumerate(self.shards)
             if shard.is_up
             for band in range(aim.band - 1)
             if band not in known and shard.lanes[band]
