@@ -1,7 +1,7 @@
 """From the commit of a P0 job to its lease, while eight processes claim bulk work, a hundred a claim.
 
-Bulk claimers complete what they claim and enqueue as much again, so that they never pause. One consumer asks for P0
-alone, again and again with a millisecond between; one producer commits a P0 job every `every` milliseconds.
+Bulk claimers complete what they claim and enqueue as much again, so that they never pause. One consumer waits in the
+hub for P0 alone, as workers do; one producer in the same process commits a P0 job every `every` milliseconds.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _waits(tenant_id: int, jobs: int, every_s: float) -> list[float]:
     """Milliseconds from the return of the enqueue, at which it is committed, to the return of the claim."""
     from django.db import connections
 
-    from jobqueue import policies
+    from jobqueue import hub, policies
     from jobqueue.enqueue import NewJob, enqueue
 
     committed: dict[int, float] = {}
@@ -98,6 +98,7 @@ def _waits(tenant_id: int, jobs: int, every_s: float) -> list[float]:
         finally:
             connections.close_all()
 
+    hub.current()  # it hears from here on
     consumer = threading.Thread(target=consume)
     consumer.start()
     queue = policies.by_name("bench")
@@ -111,21 +112,24 @@ def _waits(tenant_id: int, jobs: int, every_s: float) -> list[float]:
         if len(committed) < jobs:
             is_over.set()
         consumer.join()
+        hub.forget()
     return [max(0.0, leased[job_id] - at) * 1_000 for job_id, at in committed.items()]
 
 
 def _consume(leased: dict[int, float], jobs: int, is_over: threading.Event) -> None:
-    from jobqueue import claiming, leases, policies
+    from jobqueue import hub, leases, policies
+    from jobqueue.claiming import ClaimRequest
+    from jobqueue.types import FLEET
 
     queue = policies.by_name("bench")
-    request = claiming.ClaimRequest(queues=(queue,), kinds=(URGENT,), limit=1, max_priority=0, worker="p0")
+    request = ClaimRequest(queues=(queue,), kinds=(URGENT,), limit=1, max_priority=0, worker="p0")
     while len(leased) < jobs and not is_over.is_set():
-        held = claiming.claim(request)
-        for one in held:
+        waiter = hub.current().park(request, FLEET, wait_s=1)
+        assert waiter is not None
+        waiter.wait()
+        for one in waiter.leases():
             leased[one.job_id] = time.perf_counter()
             leases.complete([leases.Complete(one.job_id, one.generation, one.token)])
-        if not held:
-            time.sleep(0.001)
 
 
 def _claim_bulk() -> None:

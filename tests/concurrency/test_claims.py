@@ -205,3 +205,18 @@ def test_upkeep_may_run_many_times_over() -> None:
     counted: Counter[str] = sum((answer for answer in done if isinstance(answer, Counter)), Counter())
     assert counted == {"ready": 100, "expired": 100}
     assert _standing_wrongly() == []
+
+
+def test_a_claim_that_meets_urgent_work_keeps_what_its_connection_has_prepared() -> None:
+    """A rolled back attempt at the other bands would have every statement of the next claim planned anew."""
+    policies.create_queue("urgent", preset="five", actor=OPS)
+    for _ in range(3):
+        cast.enqueue_many(1, queue=cast.queue("urgent"), priority=0, now=None)
+        assert len(cast.claim("urgent", limit=1, now=None)) == 1
+        assert (
+            cast.claim("urgent", limit=1, now=None) == []
+        )  # so that the next one takes strict bands for empty
+    times = cast.read(
+        "SELECT max(generic_plans) FROM pg_prepared_statements WHERE statement LIKE '-- claim_heads%%'"
+    )
+    assert times[0][0] > 3

@@ -42,7 +42,7 @@ class Shelf:
         self.gate: threading.Event | None = None
         self._lock = threading.Lock()
 
-    def claim_for(self, members: Sequence[Waiter]) -> list[list[Lease]]:
+    def claim_for(self, members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)

@@ -21,7 +21,7 @@ from typing import Final
 from jobqueue import gating
 from jobqueue.claiming import inversions, over_shards
 from jobqueue.claiming.details import with_details
-from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, live_leases, urgent
+from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, key_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
 from jobqueue.claiming.types import ClaimRequest, Lease, Taken
 from jobqueue.policies import QueuePolicy
@@ -31,7 +31,7 @@ from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
-__all__ = ["ClaimRequest", "Lease", "claim", "forget", "heads_of"]
+__all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "heads_of"]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
 NOTES_MAX: Final = 10_000
@@ -60,6 +60,15 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
         leases.extend(with_details([row for _, row in group], alias))
     return leases
+
+
+def expect_urgent(request: ClaimRequest, scope: Scope) -> None:
+    """Let the next such claim of this process ask strict bands first, not whether there is anything in them.
+
+    A hint: where nothing is there, that claim has asked in vain.
+    """
+    for alias, queue in itertools.product(database.aliases().values(), request.queues):
+        urgent.add(key_of(alias, queue, request, scope))
 
 
 def _claim_on(

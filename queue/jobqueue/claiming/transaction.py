@@ -46,8 +46,14 @@ def live_leases(
     return [Taken(*row[1:]) for row in rows]
 
 
+def key_of(alias: str, queue: QueuePolicy, request: ClaimRequest, scope: Scope) -> Key:
+    """Where and of what class a claim is."""
+    kinds = None if request.kinds is None else sorted(request.kinds)
+    return alias, queue.id, short_hash("class", kinds, request.max_priority, scope.tenant_id)
+
+
 class Urgent(Exception):
-    """Work waits in strict bands, which were taken for empty; nothing is started."""
+    """Work waits in strict bands, which were taken for empty; nothing was started."""
 
 
 class Started(NamedTuple):
@@ -80,11 +86,13 @@ class QueueClaim:
             Part.WEIGHTED: [band for band in self.bands if band not in strict],
             Part.FLOOR: [band for band in self.bands if band in bulk],
         }
-        kinds = None if request.kinds is None else sorted(request.kinds)
-        self.claim_class = short_hash("class", kinds, request.max_priority, scope.tenant_id)
-        self.key: Key = (alias, queue.id, self.claim_class)
+        self.key = key_of(alias, queue, request, scope)
         # Strict bands are mostly empty: whether they are is asked in the round trip that locks the others.
         self.looks_ahead = bool(self.bands_of[Part.WEIGHTED]) and self.key not in urgent
+
+    @property
+    def claim_class(self) -> bytes:
+        return self.key[2]
 
     def start(self, part: Part, limit: int) -> list[Started]:
         """Up to `limit` leases of one part of the bands, in a transaction of its own. Raises Urgent."""
@@ -98,6 +106,9 @@ class QueueClaim:
         started = sql.short_transaction(
             self.alias, lambda connection: Transaction(self, connection, part, bands).run(limit)
         )
+        if started is None:
+            urgent.add(self.key)
+            raise Urgent
         if part is Part.STRICT:
             (urgent.add if started else urgent.discard)(self.key)
         else:
@@ -147,7 +158,12 @@ class Transaction:
             "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
         }
 
-    def run(self, limit: int) -> list[Started]:
+    def run(self, limit: int) -> list[Started] | None:
+        """Up to `limit` leases; None: work waits ahead of these bands.
+
+        None and no error, so that the transaction is committed: a rollback costs the connection all its
+        prepared statements.
+        """
         sql.by_one_plan(self.connection)
         lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
         repeated = self._repeated()
@@ -158,8 +174,7 @@ class Transaction:
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
-            urgent.add(self.claim.key)
-            raise Urgent
+            return None
         return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
 
     def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:

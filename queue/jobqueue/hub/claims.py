@@ -28,10 +28,13 @@ def anything(group: Group) -> bool:
     return any(found)
 
 
-def claim_for(members: Sequence[Waiter]) -> list[list[Lease]]:
-    """One claim for all `members` of one group; what each gets."""
+def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
+    """One claim for all `members` of one group; what each gets. `is_urgent`: somebody told of urgent work."""
     chosen = list(members)
-    held = claiming.claim(_fresh(merged(chosen)), scope=chosen[0].group.scope)
+    request, scope = _fresh(merged(chosen)), chosen[0].group.scope
+    if is_urgent:
+        claiming.expect_urgent(request, scope)
+    held = claiming.claim(request, scope=scope)
     hands = deal(held, chosen)
     if len({member.request.worker for member in chosen}) > 1:
         _label(chosen, hands)

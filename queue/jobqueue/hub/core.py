@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.db import connections
 
@@ -37,7 +37,7 @@ SPARE_ENDS: Final = 100  # of waiters that were served, before they are cleared 
 class _Row:
     """The waiters of one group, longest waiting first, and when to look for them."""
 
-    __slots__ = ("claimed_at", "due_at", "is_busy", "is_hinted", "looked_at", "waiters")
+    __slots__ = ("claimed_at", "due_at", "is_busy", "is_hinted", "is_urgent", "looked_at", "waiters")
 
     def __init__(self) -> None:
         self.waiters: dict[Waiter, None] = {}
@@ -45,6 +45,17 @@ class _Row:
         self.looked_at = self.claimed_at = float("-inf")
         self.is_busy = False
         self.is_hinted = False
+        self.is_urgent = False  # the hint was of urgent work
+
+
+class _Look(NamedTuple):
+    """What a claimer is to do: look for these waiters of a group, and claim (`must_claim`: in any case)."""
+
+    group: Group
+    row: _Row
+    members: list[Waiter]
+    must_claim: bool
+    is_urgent: bool
 
 
 class Hub:
@@ -56,7 +67,7 @@ class Hub:
         parked_max: int,
         is_stopping: Callable[[], bool] = lambda: False,
         poll_s: float = POLL_SECONDS,
-        claim_for: Callable[[Sequence[Waiter]], list[list[Lease]]] = claims.claim_for,
+        claim_for: Callable[[Sequence[Waiter], bool], list[list[Lease]]] = claims.claim_for,
         anything: Callable[[Group], bool] = claims.anything,
         give_back: Callable[[Sequence[Lease], Scope], None] = claims.give_back,
     ) -> None:
@@ -69,7 +80,7 @@ class Hub:
         self._parked = 0
         self._is_over = False
         self._changed = threading.Condition()
-        self._jobs: list[tuple[Group, _Row, list[Waiter], bool]] = []
+        self._looks: list[_Look] = []
         self._work = threading.Condition()
         self._threads: list[threading.Thread] = []
 
@@ -115,8 +126,10 @@ class Hub:
         """Something became ready in these bands."""
         with self._changed:
             for group, row in self._rows.items():
-                if row.waiters and any(group.wants(*mark) for mark in marks):
+                wanted = [mark for mark in marks if group.wants(*mark)] if row.waiters else []
+                if wanted:
                     row.due_at, row.is_hinted = 0.0, True
+                    row.is_urgent |= any(mark.is_urgent for mark in wanted)
             self._changed.notify()
 
     def resync(self) -> None:
@@ -204,7 +217,7 @@ class Hub:
             del self._rows[waiter.group]
         return True
 
-    def _take_due(self, now: float) -> list[tuple[Group, _Row, list[Waiter], bool]]:
+    def _take_due(self, now: float) -> list[_Look]:
         """Groups to look for now, each with the waiters that one claim can serve; their queues are taken."""
         due = []
         for group, row in sorted(self._rows.items(), key=lambda item: item[1].due_at):
@@ -215,8 +228,9 @@ class Hub:
             row.is_busy = True
             self._busy.update(group.queue_ids)
             must_claim = row.is_hinted or now - row.claimed_at > NOTE_SECONDS
-            row.is_hinted, row.due_at, row.looked_at = False, float("inf"), now
-            due.append((group, row, self._members(row), must_claim))
+            due.append(_Look(group, row, self._members(row), must_claim, row.is_urgent))
+            row.is_hinted = row.is_urgent = False
+            row.due_at, row.looked_at = float("inf"), now
         return due
 
     def _members(self, row: _Row) -> list[Waiter]:
@@ -229,10 +243,10 @@ class Hub:
             room -= waiter.request.limit
         return members
 
-    def _hand_on(self, due: list[tuple[Group, _Row, list[Waiter], bool]]) -> None:
+    def _hand_on(self, due: list[_Look]) -> None:
         if due:
             with self._work:
-                self._jobs += due
+                self._looks += due
                 self._work.notify(len(due))
 
     # The claimers
@@ -240,27 +254,28 @@ class Hub:
     def _claimer(self) -> None:
         while True:
             with self._work:
-                while not self._jobs:
+                while not self._looks:
                     if self._is_over:
                         return
                     self._work.wait()
-                group, row, members, must_claim = self._jobs.pop(0)
+                look = self._looks.pop(0)
             again = False
             try:
-                again = self._serve(group, row, members, must_claim)
+                again = self._serve(look)
             finally:
                 connections.close_all()  # to their pools: nobody waits on a connection
-                self._finish(group, row, again)
+                self._finish(look.group, look.row, again)
 
-    def _serve(self, group: Group, row: _Row, members: list[Waiter], must_claim: bool) -> bool:
+    def _serve(self, look: _Look) -> bool:
         """Look, claim, hand out. True: there may be more."""
+        group, row, members, must_claim, is_urgent = look
         try:
             if (check := members[-1].check) is not None:
                 check()
             if not must_claim and not self._anything(group):
                 return False
             row.claimed_at = time.monotonic()
-            hands = self._claim_for(members)
+            hands = self._claim_for(members, is_urgent)
         except Exception as error:
             self._refuse(members, error)
             return False
