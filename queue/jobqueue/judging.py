@@ -195,7 +195,7 @@ def _give_permit_back(alias: str, name: str) -> None:
 def take_permits_back(standing: Mapping[tuple[str, int], str]) -> int:
     """Free the permits of shards whose breakers have closed (dependency and shard → breaker). Returns how many."""
     held = Dependency.objects.exclude(probe_shard=None).values_list("name", "probe_shard")
-    over = [(name, shard) for name, shard in held if standing.get((name, shard)) == BreakerState.CLOSED]
+    over = [(name, shard) for name, shard in held if standing.get((name, shard or 0)) == BreakerState.CLOSED]
     for name, shard in over:
         Dependency.objects.filter(name=name, probe_shard=shard).update(probe_shard=None)
     return len(over)

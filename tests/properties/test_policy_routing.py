@@ -37,7 +37,7 @@ def test_strict_work_is_claimed_from_the_shards_with_the_oldest_heads(heads: Hea
     assert bool(aims) == bool(there)
     assert len(aims) <= PARALLEL_MAX
     assert all(aim.band == 0 and aim.chosen is Chosen.STRICT for aim in aims)
-    room = sum(heads.by_shard[shard][0].count for shard in there[:PARALLEL_MAX])
+    room = sum(heads.by_shard[shard][0].jobs for shard in there[:PARALLEL_MAX])
     assert sum(aim.limit for aim in aims) <= limit
     if len(there) <= limit:
         assert sum(aim.limit for aim in aims) == min(limit, room)
@@ -51,7 +51,7 @@ def test_weighted_aims_ask_for_no_more_than_is_there_and_lose_no_opportunity(
     allowed = {3, 4} if floor else {1, 2, 3, 4}
     for aim in aims:
         assert aim.band in allowed
-        assert 0 < aim.limit <= heads.by_shard[aim.shard][aim.band].count
+        assert 0 < aim.limit <= heads.by_shard[aim.shard][aim.band].jobs
     assert len({(aim.shard, aim.band) for aim in aims}) == len(aims)
     assert sum(aim.limit for aim in aims) <= limit
     assert bool(aims) == bool(heads.bands(allowed))

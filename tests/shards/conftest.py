@@ -30,7 +30,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         name = first.settings_dict["NAME"]
         for connection in (first, connections["default"]):
             connection.close()
-            connection.close_pool()
+            _close_pool(connection)
         made = []
         with maintenance() as session:
             session.execute(
@@ -47,13 +47,17 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         yield
         for alias in EXTRA:
             connections[alias].close()
-            connections[alias].close_pool()
+            _close_pool(connections[alias])
             del connections.settings[alias]
             with suppress(AttributeError):
                 del connections[alias]
         with maintenance() as session:
             for copy in made:
                 session.execute(f'DROP DATABASE IF EXISTS "{copy}" WITH (FORCE)')
+
+
+def _close_pool(connection: Any) -> None:
+    connection.close_pool()
 
 
 def maintenance() -> psycopg.Connection[Any]:

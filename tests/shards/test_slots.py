@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -58,7 +59,13 @@ def test_the_statement_finds_the_same_slots_as_python() -> None:
     ring = Ring.objects.get()
     found: dict[str, int] = {}
     for alias in ALIASES:
-        params = {"queue_id": None, "tenant_id": None, "other_queues": [], "other_tenants": [], "above": 0}
+        params: dict[str, Any] = {
+            "queue_id": None,
+            "tenant_id": None,
+            "other_queues": [],
+            "other_tenants": [],
+            "above": 0,
+        }
         for slot in {slot_of(acme, queue, 0, name) for name in names}:
             more = {"slots": [slot], "limit": 1_000, "since": None}
             rows = sql.rows("jobqueue/slot_keys", params | more, alias=alias)

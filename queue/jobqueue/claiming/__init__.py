@@ -54,7 +54,7 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
         alias = next(iter(aliases.values()))
         taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now)]
     else:
-        taken = over_shards.claim(request, call_hash, scope, now, _claim_on)
+        taken = over_shards.claim(request, call_hash, scope, now, over_shards.Ways(_claim_on, _note_of))
         taken.sort(key=lambda pair: pair[0])
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
@@ -132,6 +132,10 @@ def _claim_from(
     if aged:
         events.emit("aged", queue=queue.name, count=aged)
     return [one.taken for one in started]
+
+
+def _note_of(claim: QueueClaim) -> None:
+    _note(claim, claim.key)
 
 
 def _note(claim: QueueClaim, key: Key) -> None:

@@ -33,6 +33,13 @@ CLASSES_MAX: Final = 10_000
 Found = list[tuple[str, Taken]]
 
 
+class Ways(NamedTuple):
+    """How a claim goes on one shard alone, and how it leaves word there that somebody asks."""
+
+    whole: Callable[[str, ClaimRequest, bytes, Scope, datetime | None], list[Taken]]
+    note: Callable[[QueueClaim], None]
+
+
 class _Memory(NamedTuple):
     """Whose turn it is in one queue and class of claims, over all shards, as this process keeps it."""
 
@@ -68,9 +75,9 @@ def claim(
     call_hash: bytes,
     scope: Scope,
     now: datetime | None,
-    whole: Callable[..., list[Taken]],
+    ways: Ways,
 ) -> Found:
-    """Leases of several shards, most urgent first. `whole(alias, request, …)` claims from one shard alone.
+    """Leases of several shards, most urgent first. Raises KeyConflict.
 
     Raises Unavailable when no shard can be reached; one that is away costs nothing but its own work.
     """
@@ -85,13 +92,14 @@ def claim(
     )
     heads, unknown = summaries.read(asked)
     if len(unknown) == len(database.aliases()):  # raises what they have to say
-        everywhere.first(lambda alias: bool(whole(alias, request, call_hash, scope, now)))
-    run = _Claim(request, call_hash, scope, now, whole, asked, heads)
+        everywhere.first(lambda alias: bool(ways.whole(alias, request, call_hash, scope, now)))
+    run = _Claim(request, call_hash, scope, now, ways, asked, heads)
     if request.claim_key is not None:
         run.on_one_shard()
     else:
         run.over_queues()
-    run.blind([number for number in unknown if not reach.is_down(database.aliases()[number])])
+    if request.claim_key is None or not run.found:
+        run.blind([number for number in unknown if not reach.is_down(database.aliases()[number])])
     summaries.spoil(asked, run.spoilt)
     return run.found
 
@@ -105,12 +113,12 @@ class _Claim:
         call_hash: bytes,
         scope: Scope,
         now: datetime | None,
-        whole: Callable[..., list[Taken]],
+        ways: Ways,
         asked: summaries.Class,
         heads: dict[int, Heads],
     ) -> None:
         self.request, self.call_hash, self.scope, self.now = request, call_hash, scope, now
-        self.whole, self.asked, self.heads = whole, asked, heads
+        self.ways, self.asked, self.heads = ways, asked, heads
         self.found: Found = []
         self.spoilt: set[int] = set()
 
@@ -138,7 +146,7 @@ class _Claim:
         alias = database.aliases()[number]
         self.spoilt.add(number)
         with suppress(*everywhere.AWAY):
-            rows = self.whole(alias, self.request, self.call_hash, self.scope, self.now)
+            rows = self.ways.whole(alias, self.request, self.call_hash, self.scope, self.now)
             self.found += [(alias, row) for row in rows]
 
     def over_queues(self) -> None:
@@ -188,7 +196,7 @@ class _Claim:
         alias = database.aliases()[number]
         try:
             request = replace(request, queues=(queue,))
-            rows = self.whole(alias, request, self.call_hash, self.scope, self.now)
+            rows = self.ways.whole(alias, request, self.call_hash, self.scope, self.now)
         except everywhere.AWAY:
             self.spoilt.add(number)
             if not self.found:
@@ -238,6 +246,8 @@ class _QueueTurn:
             self.parts[number] = QueueClaim(
                 alias, self.queue, self.request, claim.call_hash, claim.scope, claim.now
             )
+            with suppress(*everywhere.AWAY):
+                claim.ways.note(self.parts[number])
         return self.parts[number]
 
     def _start(self, part: Part, limit: int) -> list[Started]:
@@ -285,7 +295,7 @@ class _QueueTurn:
 
     def _on_shard(self, part: Part, aims: Sequence[Aim]) -> list[tuple[Aim, list[Started]]]:
         claim = self._part(aims[0].shard)
-        taken = []
+        taken: list[tuple[Aim, list[Started]]] = []
         for aim in aims:
             try:
                 got = claim.start_band(part, aim.band, aim.limit, aim.chosen)

@@ -118,9 +118,10 @@ class QueueClaim:
     def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
         """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
         self.looks_ahead = False
-        return sql.short_transaction(
+        started = sql.short_transaction(
             self.alias, lambda connection: Transaction(self, connection, part, [band], chosen).run(limit)
         )
+        return started or []
 
     @property
     def ahead(self) -> list[int]:

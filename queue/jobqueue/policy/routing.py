@@ -21,7 +21,7 @@ STALE_S: Final = 0.1  # what a shard said longer ago is not known any more
 class Waiting(NamedTuple):
     """What a shard says of one band: how many jobs wait (at least), and since when the first does (epoch seconds)."""
 
-    count: int
+    jobs: int
     since: float
 
 
@@ -45,7 +45,7 @@ class Heads:
         return sorted({band for bands in self.by_shard.values() for band in bands if band in among})
 
     def total(self, band: int) -> int:
-        return sum(bands[band].count for bands in self.by_shard.values() if band in bands)
+        return sum(bands[band].jobs for bands in self.by_shard.values() if band in bands)
 
     def shards_of(self, band: int) -> list[int]:
         """The shards where the band waits, that of the oldest head first."""
@@ -57,10 +57,10 @@ class Heads:
         waiting = self.by_shard.get(aim.shard, {}).get(aim.band)
         if waiting is None:
             return
-        if got < aim.limit or waiting.count <= got:
+        if got < aim.limit or waiting.jobs <= got:
             del self.by_shard[aim.shard][aim.band]
         else:
-            self.by_shard[aim.shard][aim.band] = waiting._replace(count=waiting.count - got)
+            self.by_shard[aim.shard][aim.band] = waiting._replace(jobs=waiting.jobs - got)
 
 
 def strict_aims(policy: Policy, heads: Heads, bands: Collection[int], limit: int) -> list[Aim]:
@@ -118,13 +118,13 @@ def _split(heads: Heads, band: int, limit: int, chosen: Chosen) -> list[Aim]:
     shards = heads.shards_of(band)[:PARALLEL_MAX]
     aims, left = [], limit
     for place, shard in enumerate(shards):
-        part = min(-(-left // (len(shards) - place)), heads.by_shard[shard][band].count, left)
+        part = min(-(-left // (len(shards) - place)), heads.by_shard[shard][band].jobs, left)
         if part > 0:
             aims.append(Aim(shard, band, part, chosen))
             left -= part
     if left and aims:  # others said that they have less than their part
         for place, aim in enumerate(aims):
-            more = min(left, heads.by_shard[aim.shard][band].count - aim.limit)
+            more = min(left, heads.by_shard[aim.shard][band].jobs - aim.limit)
             aims[place] = aim._replace(limit=aim.limit + more)
             left -= more
     return aims

@@ -10,7 +10,6 @@ a shard that does not answer keeps its share until it answers, or an operator sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,10 +69,13 @@ def balance() -> int:
 
 def balance_tenant(tenant_id: int) -> None:
     """The same for one tenant, at once: its limits were changed. What cannot be done now a pass does."""
-    if len(database.aliases()) > 1:
-        with suppress(*everywhere.AWAY):
-            for scope in _scopes(Quota.objects.filter(tenant_id=tenant_id).order_by("pk")):
-                _balance(scope)
+    if len(database.aliases()) == 1:
+        return
+    try:
+        for scope in _scopes(Quota.objects.filter(tenant_id=tenant_id).order_by("pk")):
+            _balance(scope)
+    except everywhere.AWAY:
+        return
 
 
 def _scopes(quotas: Iterable[Quota]) -> list[Scope]:
