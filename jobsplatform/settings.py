@@ -29,7 +29,7 @@ LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNIN
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA
 DATABASE_URL = env("JOBSPLATFORM_DATABASE_URL", default="")  # postgresql://…, server ≥ 15; empty: embedded
-SHARDS = addresses.split(env("JOBSPLATFORM_SHARDS", default=""))  # URLs, or names beside the default, commas
+_SHARDS = env("JOBSPLATFORM_SHARDS", default="")  # URLs, or names beside the default; empty: one, in it
 
 # All hosts of one platform need the same two secrets: with a real server both must be named (E003).
 SECRETS_NAMED = bool(SECRET_KEY and PEPPER)
@@ -79,7 +79,7 @@ def _database(place: str) -> dict[str, Any]:
     }
 
 
-SHARDS = SHARDS or ([] if DATABASE_URL else embedded.Server(DATA).shards())
+SHARDS = addresses.split(_SHARDS) or ([] if DATABASE_URL else embedded.Server(DATA).shards())
 SHARD_ALIASES = {number: f"shard{number}" for number in range(len(SHARDS))} or {0: "default"}
 DATABASES = {
     "default": _database(DATABASE_URL or embedded.DATABASE),

@@ -115,6 +115,11 @@ OTHER_WORDS = {
     "due_after_deadline",
     "unadmitted",
     "misplaced",
+    "depth",  # a resource that a limit is of; jobqueue.shards.shares knows both
+    # names of tables and sequences, asked for their statistics or moved on
+    "queue_readyjob",
+    "queue_scheduledjob",
+    "queue_job_id_seq",
     # why a schedule's fire makes no job; jobqueue.schedules knows each
     "homeless",
     "repeated",
