@@ -113,13 +113,16 @@ def test_a_shard_refuses_a_slot_that_it_does_not_own() -> None:
 
 
 @on_shards
-def test_an_enqueue_without_slots_is_refused_by_a_shard_that_has_some() -> None:
+def test_a_process_that_knows_one_shard_alone_takes_only_what_is_that_shard_s() -> None:
     cast.enqueue(now=None)
     settings.SHARD_ALIASES = {0: "shard0"}  # as a process that was started before there were several
     shard_map.forget()
     telling.tell_all(Ring.objects.get())
-    with pytest.raises(Unavailable):
-        cast.accepted(enqueue([cast.new_job()])[0])
+    jobs = [cast.new_job(request_key=f"k-{turn}") for turn in range(20)]
+    owners = [Ring.objects.get().owners[content.slot(job.identity)] for job in jobs]
+    outcomes = enqueue(jobs)
+    assert [isinstance(outcome, Accepted) for outcome in outcomes] == [owner == 0 for owner in owners]
+    assert database.space_of(cast.enqueue(now=None)) == 0
 
 
 @on_shards

@@ -34,7 +34,7 @@ def move(ring_id: int, wanted: Sequence[int]) -> int:
     ring = Ring.objects.get(pk=ring_id)
     for source, target, slots in ways(ring.owners, wanted):
         try:
-            _carry(ring, source, target, slots)
+            _carry(ring.pk, source, target, slots)
         except JobsPlatformError as error:
             events.emit("slots_waiting", ring=ring.pk, source=source, target=target, reason=str(error)[:200])
     return sum(one != other for one, other in zip(Ring.objects.get(pk=ring_id).owners, wanted, strict=True))
@@ -61,7 +61,8 @@ def ways(owners: Sequence[int], wanted: Sequence[int]) -> list[tuple[int, int, l
     return [(source, target, slots) for (source, target), slots in sorted(found.items())]
 
 
-def _carry(ring: Ring, source: int, target: int, slots: Sequence[int]) -> None:
+def _carry(ring_id: int, source: int, target: int, slots: Sequence[int]) -> None:
+    ring = Ring.objects.get(pk=ring_id)  # as it is now: a copy under an older version is refused
     telling.tell(ring, target)  # is it there at all?
     since, _ = keys.horizon(database.aliases()[source])
     keys.copy(ring, slots, source, target, spaces=spaces_of(target), since=None)

@@ -44,12 +44,12 @@ def add(number: int, *, actor: str, reason: str = "") -> int:
         raise Unavailable(f"Shard {number} is not migrated; run `manage.py migrateshards`.")
     _begin_slots(number)
     with transaction.atomic():
-        shard, _ = Shard.objects.select_for_update().get_or_create(
+        shard, is_new = Shard.objects.select_for_update().get_or_create(
             number=number, defaults={"state": Shard.State.DRAINING}
         )
         IdSpace.objects.get_or_create(space=number, defaults={"shard": number, "reason": "first"})
         audit.record("shard.add", f"shard:{number}", actor=actor, reason=reason)
-    _begin_ids(alias, number)
+    _require_own_ids(alias, number, is_new)
     tell_everything()
     Shard.objects.filter(pk=shard.pk).update(state=Shard.State.ACTIVE, is_fenced=False)
     left = spread()
@@ -142,8 +142,20 @@ def _wait_for_old_work(alias: str) -> None:
         time.sleep(0.05)
 
 
+def _require_own_ids(alias: str, number: int, is_new: bool) -> None:
+    """Let a new shard begin in its first space. Raises Unavailable when an old one has left its own."""
+    last = int(sql.rows("jobqueue/space_last", {}, alias=alias)[0][0])
+    if last >> SEQUENCE_BITS in moving.spaces_of(number):
+        return
+    if not is_new:
+        raise Unavailable(
+            f"Shard {number} numbers its jobs in a space of others: `shard newspace {number}` first."
+        )
+    _begin_ids(alias, number)
+
+
 def _begin_ids(alias: str, space: int) -> None:
-    """Let the shard's ids go on in its space, unless they do. Raises Unavailable."""
+    """Let the shard's ids go on in this space, unless they do. Raises Unavailable."""
     sql.rows("jobqueue/space_begin", {"first": space << SEQUENCE_BITS | 1}, alias=alias, writes=True)
 
 
@@ -312,8 +324,8 @@ def new_space(number: int, *, actor: str, reason: str = "") -> int:
     """
     _registered(number)
     with transaction.atomic():
-        Shard.objects.select_for_update().get(number=number)
-        last = IdSpace.objects.select_for_update().aggregate(last=Max("space"))["last"] or 0
+        list(Shard.objects.select_for_update().order_by("number"))  # one new space at a time
+        last = IdSpace.objects.aggregate(last=Max("space"))["last"] or 0
         space = max(last + 1, LATER_SPACES)
         IdSpace.objects.create(space=space, shard=number, reason=reason[:200] or "restored")
         audit.record(
