@@ -30,9 +30,15 @@ LONG_SECONDS: Final = (
     2.0  # a statement that takes longer makes its database suspect; a healthy one answers the probe
 )
 LOOK_SECONDS: Final = 0.5
+LATE_MAX: Final = 2  # probes in a row that may be late; a refusal is believed at once
 
 # The server is there and says so.
-_ANSWERS: Final = ("too many clients", "too many connections", "remaining connection slots")
+_ANSWERS: Final = (
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "no more connections allowed",
+)
 _NOT_FOR_A_PROBE: Final = (
     "pool",
     "prepare_threshold",
@@ -137,8 +143,15 @@ def _look(memory: _Memory) -> None:
 
 def _probe(memory: _Memory, alias: str) -> None:
     since: float | None = None
+    late = 0
     while memory is _memory:
-        answers = answers_now(alias)
+        try:
+            answers = answers_now(alias)
+        except psycopg.errors.ConnectionTimeout:
+            late += 1
+            if late < LATE_MAX:  # a busy machine may be slow once
+                continue
+            answers = False
         with memory.lock:
             if answers:
                 memory.down.pop(alias, None)
@@ -167,8 +180,10 @@ def _cut(memory: _Memory, alias: str) -> None:
 
 
 def answers_now(alias: str) -> bool:
-    """Whether a database answers a question, asked by a connection of its own."""
-    entry = connections.settings[alias]
+    """Whether a database answers a question, asked by a connection of its own. Raises psycopg's ConnectionTimeout."""
+    entry = connections.settings.get(alias)
+    if entry is None:  # it is none of the settings' (any more): nobody waits for it
+        return True
     places = {"host": "HOST", "port": "PORT", "dbname": "NAME", "user": "USER", "password": "PASSWORD"}
     wanted: dict[str, Any] = {key: entry[field] for key, field in places.items() if entry.get(field)}
     options = {key: value for key, value in entry["OPTIONS"].items() if key not in _NOT_FOR_A_PROBE}
@@ -177,5 +192,7 @@ def answers_now(alias: str) -> bool:
     try:
         with psycopg.connect(**parameters, autocommit=True, prepare_threshold=None) as connection:
             return connection.execute("SELECT 1").fetchone() == (1,)
+    except psycopg.errors.ConnectionTimeout:
+        raise
     except (psycopg.Error, OSError) as error:
         return any(words in str(error) for words in _ANSWERS)
