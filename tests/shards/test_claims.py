@@ -213,3 +213,19 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             access.authenticate(header)
     finally:
         heal()
+
+
+# Lists
+
+
+@on_shards
+def test_a_list_is_newest_first_over_all_shards() -> None:
+    ids = [cast.enqueue(now=cast.at(turn)) for turn in range(23)]
+    seen: list[int] = []
+    before: reads.Place | None = None
+    while True:
+        page, before = reads.page(JobFilter(), scope=FLEET, before=before, limit=5)
+        seen += [view.job_id for view in page]
+        if before is None:
+            break
+    assert seen == ids[::-1]

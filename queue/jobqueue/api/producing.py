@@ -94,12 +94,11 @@ class ListJobs(Endpoint):
         self.before = cursors.read(call)
 
     def act(self, call: Call) -> Reply:
-        before = None if self.before is None else self.before[0]
         limit, unknown = call.query["limit"], list[int]()
         views, last = reads.page(
-            self.wanted, scope=scope_of(call), before=before, limit=limit, unknown=unknown
+            self.wanted, scope=scope_of(call), before=self.before, limit=limit, unknown=unknown
         )
-        following = cursors.write(call, None if last is None else (last,))
+        following = cursors.write(call, last)
         members = {"items": list(names.jobs(views)), "next": following, **everywhere.mark(unknown)}
         return Reply(200, members)
 
