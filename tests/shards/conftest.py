@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connections
 
 ALIASES = ("shard0", "shard1", "shard2", "shard3")
@@ -97,8 +98,10 @@ def _four_shards(request: pytest.FixtureRequest) -> Iterator[None]:
         register.tell_everything()
         yield
     finally:
+        heal_and_forget()
+        for alias in EXTRA:  # while the router knows them as shards
+            call_command("flush", verbosity=0, interactive=False, database=alias, inhibit_post_migrate=True)
         settings.SHARD_ALIASES = before
-        heal()
 
 
 # Shards that are away
@@ -119,3 +122,11 @@ def heal() -> None:
             if alias in connections.settings:
                 name = connections[alias].settings_dict["NAME"]
                 session.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+def heal_and_forget() -> None:
+    """The same, and nobody remembers that they were away."""
+    from jobsplatform import reach
+
+    heal()
+    reach.forget()
