@@ -51,6 +51,7 @@ _FRAGMENT = re.compile(r"\{(?:(\w+)\.)?([a-z_]+)\}")
 
 RETRIES_MAX = 3  # of a statement that lost a deadlock or a serialisation race (each rolled back whole)
 _RACES = (pg.DeadlockDetected, pg.SerializationFailure)
+_IDLE = psycopg.pq.TransactionStatus.IDLE
 # The server said no before any effect: starting up, shutting down, read only, out of connections, time-outs.
 _REFUSALS = (
     pg.CannotConnectNow,
@@ -269,45 +270,66 @@ def send(
     return cursor
 
 
-def short_transaction(alias: str, action: Callable[[psycopg.Connection[Row]], T]) -> T:
+def short_transaction(
+    alias: str,
+    action: Callable[[psycopg.Connection[Row]], T],
+    then: Callable[[T], None] = lambda outcome: None,
+) -> T:
     """Run `action` in one transaction on the bare connection of `alias`, for statements that are pipelined.
 
+    `then` sends what is to travel with COMMIT and to run after it, outside the transaction. Rows of its statements,
+    and of the last ones of `action`, may be fetched from the cursors when this returns: they are here, and committed.
     A connection lost before COMMIT raises Unavailable, at COMMIT UnknownOutcome; a lost race repeats it whole.
     """
 
+    def acted(connection: psycopg.Connection[Row]) -> T:
+        try:
+            return action(connection)
+        except _RACES:
+            raise
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise Unavailable("The database refused or is restarting.") from error
+
     def once() -> T:
-        with (
-            translated(alias, writes=True) as connection,
-            connection.pipeline() as pipeline,
-            _begun(connection, pipeline),
-        ):
-            try:
-                return action(connection)
-            except _RACES:
-                raise
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                raise Unavailable("The database refused or is restarting.") from error
+        with translated(alias, writes=True) as connection, connection.pipeline() as pipeline:
+            if connection.info.transaction_status != _IDLE or not connection.autocommit:
+                return _within(connection, pipeline, acted, then)
+            return _on_its_own(connection, pipeline, acted, then)
 
     return _attempts(once, alias)
 
 
-@contextmanager
-def _begun(connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> Iterator[None]:
-    """A transaction of which BEGIN travels with the first statement: psycopg's own waits for it. Inside another, a
-    savepoint.
+def _within(
+    connection: psycopg.Connection[Row],
+    pipeline: psycopg.Pipeline,
+    action: Callable[[psycopg.Connection[Row]], T],
+    then: Callable[[T], None],
+) -> T:
+    """As a savepoint of the caller's transaction. That begins with its first statement: without one, psycopg would
+    take ours for the outermost, and commit it.
     """
-    if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE or not connection.autocommit:
-        # The caller's transaction begins with its first statement: without one, psycopg would take ours for the
-        # outermost, and commit it.
-        psycopg.Cursor(connection).execute(b"SELECT")
-        with connection.transaction():
-            yield
-        return
+    psycopg.Cursor(connection).execute(b"SELECT")
+    with connection.transaction():
+        outcome = action(connection)
+    then(outcome)
+    pipeline.sync()
+    return outcome
+
+
+def _on_its_own(
+    connection: psycopg.Connection[Row],
+    pipeline: psycopg.Pipeline,
+    action: Callable[[psycopg.Connection[Row]], T],
+    then: Callable[[T], None],
+) -> T:
+    """As a transaction of which BEGIN travels with the first statement: psycopg's own waits for it."""
     psycopg.Cursor(connection).execute(b"BEGIN")
     try:
-        yield
+        outcome = action(connection)
         psycopg.Cursor(connection).execute(b"COMMIT")
+        then(outcome)
         pipeline.sync()
+        return outcome
     except BaseException:
         _roll_back(connection, pipeline)
         raise
@@ -318,7 +340,7 @@ def _roll_back(connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) 
     try:
         with suppress(psycopg.Error):
             pipeline.sync()
-        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if connection.info.transaction_status != _IDLE:
             psycopg.Cursor(connection).execute(b"ROLLBACK")
             pipeline.sync()
     except psycopg.Error:

@@ -220,3 +220,21 @@ def test_a_claim_that_meets_urgent_work_keeps_what_its_connection_has_prepared()
         "SELECT max(generic_plans) FROM pg_prepared_statements WHERE statement LIKE '-- claim_heads%%'"
     )
     assert times[0][0] > 3
+
+
+def test_a_claim_of_one_passes_over_a_job_that_is_being_touched() -> None:
+    locked, free = cast.enqueue_many(2, now=None)
+    with cast.second_session() as other:
+        other.execute("SELECT FROM queue_readyjob WHERE job_id = %s FOR UPDATE", [locked])
+        assert [lease.job_id for lease in cast.claim(now=None, limit=1)] == [free]
+
+
+def test_a_turn_that_met_a_held_job_is_not_used_up() -> None:
+    policies.create_queue("turns", preset="high-normal", actor=OPS)
+    turns = cast.queue("turns")
+    [held, *_] = cast.enqueue_many(8, queue=turns, priority=0, now=None)
+    cast.enqueue_many(4, queue=turns, priority=1, now=None)
+    with cast.second_session() as other:
+        other.execute("SELECT FROM queue_readyjob WHERE job_id = %s FOR UPDATE", [held])
+        bands = [lease.priority for _ in range(10) for lease in cast.claim("turns", now=None, limit=1)]
+    assert bands == [0] * 7 + [1] * 3

@@ -5,7 +5,7 @@ A claim is one short READ COMMITTED transaction on one shard and queue, in two o
     1  lock the queue's plan · read its state · list heads            (nothing is taken yet)
        only if tenants with a running limit are among them: hold those · count what they run
        `policy.plan` decides
-    2  move the planned tickets from ready to lease · commit
+    2  move the planned tickets from ready to lease · commit · read the payloads
 
 Payloads are read after the commit, outside the lock. A worker that dies between commit and answer holds leases
 that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in time.
@@ -24,7 +24,6 @@ from jobqueue.claiming.details import with_details
 from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, key_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
 from jobqueue.claiming.types import ClaimRequest, Lease, Taken
-from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
 from jobqueue.policy.parts import in_parts
 from jobqueue.types import FLEET, Scope, short_hash
@@ -46,19 +45,20 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
+    details: dict[int, sql.Row] = {}
     call_hash = b""
     if request.claim_key is not None:  # a fleet token may act for one tenant, then another
         call_hash = short_hash(request.call_hash, scope.tenant_id)
     aliases = database.aliases()
     if len(aliases) == 1:
         alias = next(iter(aliases.values()))
-        taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now)]
+        taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now, details)]
     else:
-        taken = over_shards.claim(request, call_hash, scope, now, over_shards.Ways(_claim_on, _note_of))
-        taken.sort(key=lambda pair: pair[0])
+        ways = over_shards.Ways(_claim_on, _note_of, details)
+        taken = sorted(over_shards.claim(request, call_hash, scope, now, ways), key=lambda pair: pair[0])
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
-        leases.extend(with_details([row for _, row in group], alias))
+        leases.extend(with_details([row for _, row in group], alias, details))
     return leases
 
 
@@ -72,8 +72,14 @@ def expect_urgent(request: ClaimRequest, scope: Scope) -> None:
 
 
 def _claim_on(
-    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+    alias: str,
+    request: ClaimRequest,
+    call_hash: bytes,
+    scope: Scope,
+    now: datetime | None,
+    details: dict[int, sql.Row],
 ) -> list[Taken]:
+    """One shard's part of a claim. Adds to `details` what came of the jobs with the commits."""
     if request.claim_key is not None:
         repeated = live_leases(
             alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now
@@ -81,7 +87,7 @@ def _claim_on(
         if repeated:
             return repeated
     if len(request.queues) == 1:
-        return _claim_from(alias, request.queues[0], request, call_hash, scope, now)
+        return _claim_from(QueueClaim(alias, request.queues[0], request, call_hash, scope, now), details)
     taken: list[Taken] = []
     turns = turns_of(alias, request, scope)
     while turns and len(taken) < request.limit:
@@ -93,7 +99,8 @@ def _claim_on(
             share = left if turn.is_strict else -(-left // (len(turns) - index))
             part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
             try:
-                rows = _claim_from(alias, turn.queue, part, call_hash, scope, now) if share else []
+                claim = QueueClaim(alias, turn.queue, part, call_hash, scope, now)
+                rows = _claim_from(claim, details) if share else []
             except JobsPlatformError:
                 if not taken:
                     raise
@@ -110,27 +117,21 @@ def _least(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else min(one, other)
 
 
-def _claim_from(
-    alias: str,
-    queue: QueuePolicy,
-    request: ClaimRequest,
-    call_hash: bytes,
-    scope: Scope,
-    now: datetime | None,
-) -> list[Taken]:
+def _claim_from(claim: QueueClaim, details: dict[int, sql.Row]) -> list[Taken]:
     """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
-    claim = QueueClaim(alias, queue, request, call_hash, scope, now)
+    limit = claim.request.limit
     _note(claim, claim.key)
     floor = _floors.get(claim.key, Floor())
     try:
-        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
     except Urgent:
         claim.looks_ahead = False
-        started, floor = in_parts(claim.policy, floor, request.limit, claim.bands, claim.start)
+        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
     _floors[claim.key] = floor
+    details |= claim.details
     aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
     if aged:
-        events.emit("aged", queue=queue.name, count=aged)
+        events.emit("aged", queue=claim.queue.name, count=aged)
     return [one.taken for one in started]
 
 

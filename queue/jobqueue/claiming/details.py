@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import psycopg
 
 from jobqueue.claiming.types import Lease, Taken
 from jobsplatform import sql
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 
-def with_details(taken: Iterable[Taken], alias: str) -> list[Lease]:
-    """Add what stands in the intents: payloads are read outside the claim's lock."""
+def with_details(taken: Iterable[Taken], alias: str, known: Mapping[int, sql.Row]) -> list[Lease]:
+    """Add what stands in the intents: payloads are read outside the claim's lock. `known` came with its commit."""
     by_id = {row.job_id: row for row in taken}
-    params = {
-        "job_ids": sql.BigInts(by_id),
-        "payload_versions": sql.BigInts([row.payload_version for row in by_id.values()]),
-        "reconciling": sql.BigInts([row.job_id for row in by_id.values() if row.reconcile]),
-    }
-    details = {row[0]: row[1:] for row in _read_details(params, alias)}
+    missing = [job_id for job_id in by_id if job_id not in known]
+    details = dict(known)
+    if missing:
+        details |= {row[0]: row[1:] for row in _read_details({"job_ids": sql.BigInts(missing)}, alias)}
     return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]
+
+
+def ask_details(connection: psycopg.Connection[sql.Row], job_ids: Sequence[int]) -> psycopg.Cursor[sql.Row]:
+    """Send the question, in pipeline mode; a row is job_id, then what `_lease` takes."""
+    psycopg.Cursor(connection).execute(sql.BY_INDEX)
+    return sql.send(connection, "jobqueue/claim_details", {"job_ids": sql.BigInts(job_ids)})
 
 
 def _read_details(params: dict[str, Any], alias: str) -> list[sql.Row]:

@@ -25,7 +25,7 @@ from jobqueue.policy.parts import Part, in_parts
 from jobqueue.policy.routing import Aim, Heads, strict_aims, used, weighted_aims
 from jobqueue.policy.types import Turn
 from jobqueue.types import Scope
-from jobsplatform import database, everywhere, reach
+from jobsplatform import database, everywhere, reach, sql
 
 ROUNDS_MAX: Final = 6  # looks of one part of a claim: words that were old cost another
 CLASSES_MAX: Final = 10_000
@@ -34,10 +34,11 @@ Found = list[tuple[str, Taken]]
 
 
 class Ways(NamedTuple):
-    """How a claim goes on one shard alone, and how it leaves word there that somebody asks."""
+    """How a claim goes on one shard alone, how it leaves word there that somebody asks, and where details are kept."""
 
-    whole: Callable[[str, ClaimRequest, bytes, Scope, datetime | None], list[Taken]]
+    whole: Callable[[str, ClaimRequest, bytes, Scope, datetime | None, dict[int, sql.Row]], list[Taken]]
     note: Callable[[QueueClaim], None]
+    details: dict[int, sql.Row]
 
 
 class _Memory(NamedTuple):
@@ -92,7 +93,7 @@ def claim(
     )
     heads, unknown = summaries.read(asked)
     if len(unknown) == len(database.aliases()):  # raises what they have to say
-        everywhere.first(lambda alias: bool(ways.whole(alias, request, call_hash, scope, now)))
+        everywhere.first(lambda alias: bool(ways.whole(alias, request, call_hash, scope, now, {})))
     run = _Claim(request, call_hash, scope, now, ways, asked, heads)
     if request.claim_key is not None:
         run.on_one_shard()
@@ -146,7 +147,9 @@ class _Claim:
         alias = database.aliases()[number]
         self.spoilt.add(number)
         with suppress(*everywhere.AWAY):
-            rows = self.ways.whole(alias, self.request, self.call_hash, self.scope, self.now)
+            rows = self.ways.whole(
+                alias, self.request, self.call_hash, self.scope, self.now, self.ways.details
+            )
             self.found += [(alias, row) for row in rows]
 
     def over_queues(self) -> None:
@@ -196,7 +199,7 @@ class _Claim:
         alias = database.aliases()[number]
         try:
             request = replace(request, queues=(queue,))
-            rows = self.ways.whole(alias, request, self.call_hash, self.scope, self.now)
+            rows = self.ways.whole(alias, request, self.call_hash, self.scope, self.now, self.ways.details)
         except everywhere.AWAY:
             self.spoilt.add(number)
             if not self.found:
@@ -285,6 +288,7 @@ class _QueueTurn:
                 self._failed(number, answer)
                 continue
             alias = database.aliases()[number]
+            self.claim.ways.details.update(self.parts[number].details)
             for aim, got in answer:
                 self.heads.took(aim, len(got))
                 self._used(part, aim, len(got))

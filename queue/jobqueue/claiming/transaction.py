@@ -8,11 +8,13 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import psycopg
 
 from jobqueue import gating
+from jobqueue.claiming.details import ask_details
 from jobqueue.claiming.types import ClaimRequest, Taken
 from jobqueue.ids import TOKEN_BYTES
 from jobqueue.limits import CLAIM_PROBES_MAX
@@ -77,6 +79,11 @@ class QueueClaim:
     ) -> None:
         self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
         self.scope, self.now = scope, now
+        self.chosen: Chosen | None = None  # why, by the one who looks at all shards; None: by each plan
+        self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
+        self.held: set[int] = (
+            set()
+        )  # jobs that other statements hold: passed over, or they would be planned again
         self.policy = queue.drawn()
         last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
         self.bands = range(min(last, len(queue.bands)))
@@ -103,12 +110,7 @@ class QueueClaim:
             return []
         if part is Part.STRICT and self.key not in urgent and not self._has_work(bands):
             return []
-        started = sql.short_transaction(
-            self.alias, lambda connection: Transaction(self, connection, part, bands).run(limit)
-        )
-        if started is None:
-            urgent.add(self.key)
-            raise Urgent
+        started = self._started(part, bands, limit)
         if part is Part.STRICT:
             (urgent.add if started else urgent.discard)(self.key)
         else:
@@ -117,11 +119,32 @@ class QueueClaim:
 
     def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
         """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
-        self.looks_ahead = False
-        started = sql.short_transaction(
-            self.alias, lambda connection: Transaction(self, connection, part, [band], chosen).run(limit)
-        )
-        return started or []
+        self.looks_ahead, self.chosen = False, chosen
+        return self._started(part, [band], limit)
+
+    def _started(self, part: Part, bands: Sequence[int], limit: int) -> list[Started]:
+        """Up to `limit` leases; another transaction where others took what was planned last.
+
+        The last one takes nothing: it only puts the state right.
+        """
+        started: list[Started] = []
+        mended: Mended | None = None
+        for round_ in range(ROUNDS_MAX + 1):
+            missing = limit - len(started) if round_ < ROUNDS_MAX else 0
+            begun = sql.short_transaction(
+                self.alias,
+                partial(Transaction.begin, self, part, bands, missing, mended),
+                Transaction.ask_details,
+            )
+            if begun.met_urgent:
+                urgent.add(self.key)
+                raise Urgent
+            mended = begun.finish()
+            started += begun.started
+            self.details |= begun.details
+            if mended is None:
+                break
+        return started
 
     @property
     def ahead(self) -> list[int]:
@@ -138,8 +161,28 @@ class QueueClaim:
         return {"kinds": kinds, "tenant_id": self.scope.tenant_id}
 
 
+class Last(NamedTuple):
+    """What was planned last, sent with the commit: its rows are there when that is done."""
+
+    planned: Plan
+    state: State  # before it
+    cursor: psycopg.Cursor[sql.Row]
+
+
+class Mended(NamedTuple):
+    """A state that was stored although less was taken, and what it should have been."""
+
+    stored: State
+    state: State
+
+
 class Transaction:
-    """One claim transaction: a part of one queue's bands, planned under its lock."""
+    """One claim transaction: a part of one queue's bands, planned under its lock.
+
+    A plan that fills the claim goes out together with the commit and with the question for the leases' details, so
+    that such a claim takes two round trips. The state which it stores supposes that all is taken; where a concurrent
+    statement held a ticket, the next transaction puts that right if it finds the state as it was left.
+    """
 
     def __init__(
         self,
@@ -147,10 +190,13 @@ class Transaction:
         connection: psycopg.Connection[sql.Row],
         part: Part,
         bands: Sequence[int],
-        chosen: Chosen | None = None,
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
-        self.chosen = chosen  # by the one who looks at all shards; None: by this plan
+        self.started: list[Started] = []
+        self.details: dict[int, sql.Row] = {}
+        self.met_urgent = False
+        self._last: Last | None = None
+        self._asked: psycopg.Cursor[sql.Row] | None = None
         self.busy: set[int] = set()  # tenants that other claims hold
         self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
@@ -159,47 +205,91 @@ class Transaction:
             "part": Part.STRICT if part is Part.STRICT else Part.WEIGHTED,  # each has its own lock and state
         }
 
-    def run(self, limit: int) -> list[Started] | None:
-        """Up to `limit` leases; None: work waits ahead of these bands.
+    @classmethod
+    def begin(
+        cls,
+        claim: QueueClaim,
+        part: Part,
+        bands: Sequence[int],
+        limit: int,
+        mended: Mended | None,
+        connection: psycopg.Connection[sql.Row],
+    ) -> Transaction:
+        """Plan up to `limit` leases and send what is to be taken.
 
-        None and no error, so that the transaction is committed: a rollback costs the connection all its
-        prepared statements.
+        Where work waits ahead of these bands the transaction is committed empty (`met_urgent`): a rollback would
+        cost the connection all its prepared statements.
         """
+        begun = cls(claim, connection, part, bands)
+        begun._run(limit, mended)
+        return begun
+
+    def ask_details(self) -> None:
+        """Send, behind the commit, the question for what a worker needs of the jobs."""
+        if self._last is not None:
+            job_ids = [one.taken.job_id for one in self.started]
+            job_ids += [take.head.job_id for take in self._last.planned.takes]
+            self._asked = ask_details(self.connection, job_ids)
+
+    def finish(self) -> Mended | None:
+        """Read what came with the commit; what is to be put right if less was taken than was planned."""
+        if self._last is None:
+            return None
+        planned, state, cursor = self._last
+        after = self._settle(planned, state, cursor)
+        if self._asked is not None:
+            self.details = {row[0]: row[1:] for row in self._asked.fetchall()}
+        return None if after is planned.state else Mended(planned.state, after)
+
+    def _run(self, limit: int, mended: Mended | None) -> None:
         sql.by_one_plan(self.connection)
         lock = self._send("claim_lock", self.key | self.claim.asker | {"first": self.claim.ahead})
         repeated = self._repeated()
         if repeated:
-            return [Started(row, None) for row in repeated]
-        state = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+            self.started = [Started(row, None) for row in repeated]
+            return
+        kept = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
         self.gate.shut_known()
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
-            return None
-        return self._rounds(limit, State.from_json(*state.fetchall()[0]), rows)
+            self.met_urgent = True
+            return
+        stored, virtual_s = kept.fetchall()[0]
+        state = State.from_json(stored, virtual_s)
+        if mended is not None and stored == json.loads(json.dumps(mended.stored.to_json())):
+            state = replace(mended.state, virtual_s=state.virtual_s)
+            self._remember(state)
+        if limit:
+            self._rounds(limit, state, rows)
 
-    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> list[Started]:
+    def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> None:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
-        taken: list[Started] = []
         for round_ in range(ROUNDS_MAX):
             known_busy = len(self.busy)
-            planned = self._plan(limit - len(taken), state, lanes)
+            missing = limit - len(self.started)
+            planned = self._plan(missing, state, lanes)
+            if len(planned.takes) == missing:
+                self._last = Last(planned, state, self._send_take(planned))
+                return
             if planned.takes:
-                got, state = self._take(planned, state)
-                taken.extend(got)
-            if len(taken) == limit or round_ == ROUNDS_MAX - 1:
-                break
+                state = self._settle(planned, state, self._send_take(planned))
+                if state is not planned.state:
+                    self._remember(state)
+            if round_ == ROUNDS_MAX - 1:
+                return
             is_new = self.gate.has_shut() or planned.takes or len(self.busy) > known_busy
             moved = state if is_new else self._walked_on(state)
             if moved is None:
-                break
+                return
             state = moved
-            lanes = self._send("claim_heads", self._head_params(limit - len(taken), state)).fetchall()
-        return taken
+            lanes = self._send("claim_heads", self._head_params(limit - len(self.started), state)).fetchall()
 
     def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
         left = self.gate.starts_left(lane[-1] for lane in lanes)
         heads = heads_of(lanes, self._rooms(lanes), left)
+        if self.claim.held:
+            heads = [head for head in heads if head.job_id not in self.claim.held]
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
@@ -219,16 +309,17 @@ class Transaction:
         self.busy |= limited - rooms.keys()
         return rooms
 
-    def _take(self, planned: Plan, state: State) -> tuple[list[Started], State]:
-        """Move the tickets, and remember the state after those that were really moved."""
-        cursor = self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+    def _send_take(self, planned: Plan) -> psycopg.Cursor[sql.Row]:
+        """Move the tickets, and remember the state after them."""
+        return self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+
+    def _settle(self, planned: Plan, state: State, cursor: psycopg.Cursor[sql.Row]) -> State:
+        """Note which tickets were really moved; the state after those: `planned.state` itself if all were."""
         got = _leases(cursor.fetchall()[0])
-        started = [Started(got[take.head.job_id], take) for take in planned.takes if take.head.job_id in got]
-        after = planned.state
-        if len(started) < len(planned.takes):
-            after = replay(self.claim.policy, state, [take for _, take in started if take is not None])
-            self._remember(after)
-        return started, after
+        took = [take for take in planned.takes if take.head.job_id in got]
+        self.claim.held.update(take.head.job_id for take in planned.takes if take.head.job_id not in got)
+        self.started += [Started(got[take.head.job_id], take) for take in took]
+        return planned.state if len(took) == len(planned.takes) else replay(self.claim.policy, state, took)
 
     def _walked_on(self, state: State) -> State | None:
         """The state after a walk that met only lanes without work; None when it met all there are."""
@@ -286,23 +377,24 @@ class Transaction:
             "bands": list(self.bands),
             "after": None if state is None else self._after(state),
             "busy": list(self.busy) or None,
-            "wanted": wanted,
+            "wanted": wanted + len(self.claim.held),
             "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
             "probes": CLAIM_PROBES_MAX,
             "is_costed": self.claim.policy.is_costed,
             "now": self.claim.now,
         }
 
+    def _is_lent(self, take: Take) -> bool:
+        return self.claim.chosen is None and take.chosen is Chosen.LENT
+
     def _take_params(self, planned: Plan) -> dict[str, Any]:
         takes = planned.takes
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
             "job_ids": sql.BigInts([take.head.job_id for take in takes]),
-            "chosen": self.chosen or _CHOSEN[self.part],
+            "chosen": self.claim.chosen or _CHOSEN[self.part],
             "lent": Chosen.LENT,
-            "lent_ids": sql.BigInts(
-                [take.head.job_id for take in takes if take.chosen is Chosen.LENT and self.chosen is None]
-            ),
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if self._is_lent(take)]),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),
