@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from jobqueue import wakeup
 from jobqueue.claiming import inversions
-from jobqueue.limits import CLAIM_PROBES_MAX
 from jobqueue.policy.routing import Heads, Waiting
 from jobqueue.wakeup import Mark
 from jobsplatform import database, reach, sql
 
 FRESH_SECONDS: Final = 0.02  # how long a shard's word is used again
+PROBES_MAX: Final = 1_000  # lanes of a band that one look may meet
 DEPTH: Final = 100  # jobs counted in a lane
 CLASSES_MAX: Final = 1_000  # classes of claims that a process remembers words for
 THREADS: Final = 12  # of a process, for shards that are asked at once; each holds a connection while it asks
@@ -141,7 +141,7 @@ def _ask(asked: Class, alias: str) -> _Word:
         "max_priority": asked.max_priority,
         "kinds": None if asked.kinds is None else list(asked.kinds),
         "tenant_id": asked.tenant_id,
-        "probes": CLAIM_PROBES_MAX,
+        "probes": PROBES_MAX,
         "depth": DEPTH,
     }
     at = time.monotonic()

@@ -58,8 +58,8 @@ def copy(
     }
     copied, above = 0, 0
     while rows := sql.rows("jobqueue/slot_keys", params | {"above": above}, alias=aliases[source]):
-        above = rows[-1][0]
-        found = [row[1:] for row in rows[:-1]]
+        above = max(row[0] for row in rows)
+        found = [row[1:] for row in rows if row[1] is not None]
         if found:
             columns = dict(zip(_COLUMNS, map(list, zip(*found, strict=True)), strict=True))
             more = {"spaces": list(spaces), "ring_id": ring.pk, "version": ring.version}

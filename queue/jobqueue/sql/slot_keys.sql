@@ -19,6 +19,6 @@ WITH looked AS MATERIALIZED (
     )
 SELECT c.id, c.tenant_id, c.queue_id, c.namespace, c.key, c.job_id, c.fingerprint, c.accepted_at, c.job_purged_at
 FROM chosen c
-WHERE (get_byte(c.digest, 0) << 4 | get_byte(c.digest, 1) >> 4) = ANY(%(slots)s::int[])
+WHERE ((get_byte(c.digest, 0) << 4) | (get_byte(c.digest, 1) >> 4)) = ANY(%(slots)s::int[])
 UNION ALL
 SELECT max(id), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM looked HAVING max(id) IS NOT NULL
