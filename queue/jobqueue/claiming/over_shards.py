@@ -155,6 +155,8 @@ class _Claim:
     def over_queues(self) -> None:
         """Strict bands of all queues first, the oldest head first; then the queues in turn."""
         queues = list(self.request.queues)
+        if not queues:
+            return
         for queue, most in self._strict_turns(queues):
             if self.left:
                 self.queue(queue, self.left, most)

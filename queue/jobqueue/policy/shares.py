@@ -22,8 +22,10 @@ class Use(NamedTuple):
         return self.wanted > 0 and self.used >= self.share
 
 
-def targets(limit: int, uses: Mapping[int, Use]) -> dict[int, int]:
+def targets(limit: int, uses: Mapping[int, Use], first: int = 0) -> dict[int, int]:
     """What each shard should have; together no more than `limit`, unless more is used already.
+
+    Among equals those from `first` on come first: whoever asks again and again varies it, so that none is always last.
 
     While nobody is starved and nothing is spare or owed, all stays as it is: shares that move cost round trips.
     """
@@ -34,7 +36,7 @@ def targets(limit: int, uses: Mapping[int, Use]) -> dict[int, int]:
     left = limit - sum(after.values())
     wants = {number: use.wanted for number, use in uses.items()}
     while left > 0 and any(wants.values()):
-        for number in sorted(wants, key=lambda number: (after[number], number)):
+        for number in sorted(wants, key=lambda number: (after[number], number < first, number)):
             if left > 0 and wants[number] > 0:
                 after[number] += 1
                 wants[number] -= 1

@@ -9,6 +9,7 @@ a shard that does not answer keeps its share until it answers, or an operator sa
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,7 +100,7 @@ def _balance(scope: Scope) -> int:
             ):  # it was never asked: what it hears first is its even part
                 grant.granted = scope.limit // len(grants)
         fixed = sum(grant.granted for number, grant in grants.items() if number not in uses)
-        wanted = targets(max(0, scope.limit - fixed), uses)
+        wanted = targets(max(0, scope.limit - fixed), uses, random.choice([*uses, 0]))
         lowered = [number for number in uses if wanted[number] < grants[number].granted]
         for number in lowered:
             _lower(scope, grants[number], wanted[number])
