@@ -133,12 +133,15 @@ def _start_looking(memory: _Memory) -> None:
 
 
 def _look(memory: _Memory) -> None:
-    """Suspect the databases of statements that take long."""
+    """Suspect the databases of statements that take long; of one that answered, again after as long a time."""
+    asked: dict[str, float] = {}
     while memory is _memory:
         time.sleep(LOOK_SECONDS)
         long_ago = time.monotonic() - LONG_SECONDS
         for alias in {alias for alias, began in list(memory.running.values()) if began < long_ago}:
-            suspect(alias)
+            if asked.get(alias, 0.0) < long_ago:
+                asked[alias] = time.monotonic()
+                suspect(alias)
 
 
 def _probe(memory: _Memory, alias: str) -> None:
