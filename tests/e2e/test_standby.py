@@ -262,9 +262,10 @@ def test_no_acknowledged_job_is_lost_with_the_primary(pair: Pair, tmp_path: Path
     lines = told(tmp_path)
     accepted = {line["key"]: line["job"] for line in lines if line["op"] == "accepted"}
     with pair.connect("standby", "jobs") as session:
-        there = dict(session.execute("SELECT key, job_id FROM queue_requestkey").fetchall())
+        keys = session.execute("SELECT key, job_id FROM queue_requestkey").fetchall()
+        there = {row[0]: row[1] for row in keys}
         jobs = {row[0] for row in session.execute("SELECT id FROM queue_job").fetchall()}
-    assert {key: there.get(str(key)) for key in accepted} == accepted
+    assert {key: there.get(key) for key in accepted} == accepted
     assert set(accepted.values()) <= jobs
     claims = [(line["job"], line["generation"]) for line in lines if line["op"] == "claimed"]
     assert claims

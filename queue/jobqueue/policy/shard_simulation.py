@@ -254,7 +254,8 @@ class _World:
         return weighted_aims(self.policy, turn, heads, bands, limit, floor=is_floor)
 
     def _take(self, hub: _Hub, heads: Heads, part: Part, aim: Aim, known: frozenset[int]) -> list[_Started]:
-        shard, taken = self.shards[aim.shard], []
+        shard = self.shards[aim.shard]
+        taken: list[_Started] = []
         self.out.asks[aim.shard] += 1
         lane = shard.lanes[aim.band]
         inverted_s = self._passed_over(hub, aim, known)

@@ -94,10 +94,8 @@ def _balance(scope: Scope) -> int:
         Tenant.objects.select_for_update(of=("self",), no_key=True).get(pk=scope.tenant_id)
         grants = _grants(scope)
         uses = _uses(scope, grants)
-        for number, grant in grants.items():
-            if (
-                number not in uses and grant.pk is None
-            ):  # it was never asked: what it hears first is its even part
+        for number, grant in grants.items():  # one that was never asked hears first of its even part
+            if number not in uses and grant._state.adding:
                 grant.granted = scope.limit // len(grants)
         fixed = sum(grant.granted for number, grant in grants.items() if number not in uses)
         wanted = targets(max(0, scope.limit - fixed), uses, random.choice([*uses, 0]))
