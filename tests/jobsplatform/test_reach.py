@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from django.db import OperationalError, connections
@@ -56,20 +57,22 @@ class Line:
 
 @pytest.fixture
 def line() -> Iterator[Line]:
-    """The alias `far`: the shard's database over a line that can be frozen."""
-    entry = connections[cast.SHARD].settings_dict
+    """The shard's database over a line that can be frozen."""
+    wrapper: Any = connections[cast.SHARD]
+    entry = connections.settings[cast.SHARD]
+    before = {name: entry[name] for name in ("HOST", "PORT")}
     made = Line(("127.0.0.1", int(entry["PORT"])))
-    connections.settings["far"] = {**entry, "HOST": "127.0.0.1", "PORT": str(made.port)}
+    wrapper.close()
+    wrapper.close_pool()
+    entry |= {"HOST": "127.0.0.1", "PORT": str(made.port)}
     try:
         yield made
     finally:
+        wrapper.close()
+        wrapper.close_pool()
         made.close()
+        entry |= before
         reach.forget()
-        connections["far"].close()
-        connections["far"].close_pool()  # type: ignore[attr-defined]
-        del connections.settings["far"]
-        with suppress(AttributeError):
-            del connections["far"]
 
 
 def until(condition: object, seconds: float) -> None:
@@ -80,33 +83,33 @@ def until(condition: object, seconds: float) -> None:
 
 
 def test_a_statement_on_a_line_that_freezes_is_cut_and_later_ones_are_refused_at_once(line: Line) -> None:
-    sql.rows("jobqueue/clock", {}, alias="far")
+    sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
     line.is_frozen = True
     began = time.monotonic()
     with pytest.raises((Unavailable, UnknownOutcome)):
-        sql.rows("jobqueue/clock", {}, alias="far")
+        sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
     assert time.monotonic() - began < 12
-    assert reach.is_down("far")
+    assert reach.is_down(cast.SHARD)
     began = time.monotonic()
     with pytest.raises(Unavailable):
-        sql.rows("jobqueue/clock", {}, alias="far")
-    with pytest.raises(OperationalError), connections["far"].cursor() as cursor:
+        sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
+    with pytest.raises(OperationalError), connections[cast.SHARD].cursor() as cursor:
         cursor.execute("SELECT 1")
     assert time.monotonic() - began < 0.5
     line.is_frozen = False
-    until(lambda: not reach.is_down("far"), 5)
-    assert sql.rows("jobqueue/clock", {}, alias="far")
+    until(lambda: not reach.is_down(cast.SHARD), 5)
+    assert sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
 
 
 def test_a_port_that_refuses_is_known_at_once_and_found_again_within_two_seconds(line: Line) -> None:
-    entry = connections.settings["far"]
+    entry = connections.settings[cast.SHARD]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free = taken.getsockname()[1]
     entry["PORT"] = str(free)
-    reach.suspect("far")
-    until(lambda: reach.is_down("far"), 2)
+    reach.suspect(cast.SHARD)
+    until(lambda: reach.is_down(cast.SHARD), 2)
     entry["PORT"] = str(line.port)
-    until(lambda: not reach.is_down("far"), 2)
+    until(lambda: not reach.is_down(cast.SHARD), 2)
 
 
 def test_a_slow_statement_on_a_healthy_database_is_left_alone() -> None:

@@ -120,12 +120,23 @@ def test_targets_never_exceed_the_limit_nor_take_what_is_used(limit: int, uses: 
 
 
 @given(st.integers(1, 100), uses_of_shards)
-def test_a_starved_shard_gets_room_while_any_is_left(limit: int, uses: dict[int, Use]) -> None:
-    starved = [number for number, use in uses.items() if use.is_starved]
-    left = limit - sum(use.used for use in uses.values())
+def test_no_room_is_kept_from_a_shard_that_wants_it(limit: int, uses: dict[int, Use]) -> None:
     after = targets(limit, uses)
-    got = sum(after[number] > uses[number].used for number in starved)
-    assert got >= min(len(starved), max(0, left)) or left >= len(uses) or got >= 1 or not starved or left <= 0
+    starved = [number for number, use in uses.items() if use.is_starved]
+    for number in starved:
+        is_filled = after[number] >= uses[number].used + uses[number].wanted
+        has_spare = any(after[n] > use.used + use.wanted for n, use in uses.items())
+        assert is_filled or not has_spare
+
+
+def test_no_shard_is_last_for_ever() -> None:
+    uses = {number: Use(0, 0, 5) for number in range(4)}
+    assert {max(targets(1, uses, first), key=lambda n: targets(1, uses, first)[n]) for first in range(4)} == {
+        0,
+        1,
+        2,
+        3,
+    }
 
 
 def test_what_is_spare_is_spread() -> None:
