@@ -130,3 +130,5 @@ def heal_and_forget() -> None:
 
     heal()
     reach.forget()
+    for alias in ("default", *ALIASES):
+        connections[alias].close()

@@ -17,6 +17,7 @@ from django.db import DatabaseError, InterfaceError
 
 from jobqueue.policy.slots import NOBODY, SLOTS, balanced
 from jobqueue.shard_models import Ring, Shard
+from jobqueue.shards import telling
 from jobsplatform import database
 from jobsplatform.errors import JobsPlatformError, Unavailable
 
@@ -170,7 +171,12 @@ def _read(seen: Iterable[object]) -> ShardMap:
 
 
 def _first_ring(numbers: list[int]) -> Ring:
-    """The ring of all work of a platform that begins with several shards: nobody has accepted anything before."""
+    """The ring of all work of a platform that begins with several shards: nobody has accepted anything before.
+
+    Those who cannot be told now are told by whoever meets their refusal, or by the dispatcher.
+    """
     owners = balanced([numbers[slot % len(numbers)] for slot in range(SLOTS)], numbers)
     values = {"shards": numbers, "owners": owners, "epochs": [1] * SLOTS}
-    return Ring.objects.get_or_create(queue=None, tenant=None, defaults=values)[0]
+    ring, _ = Ring.objects.get_or_create(queue=None, tenant=None, defaults=values)
+    telling.tell_all(ring)
+    return ring
