@@ -99,6 +99,7 @@ def _four_shards(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         heal_and_forget()
+        settings.SHARD_ALIASES = dict(enumerate(ALIASES))  # a test may have set them otherwise
         for alias in EXTRA:  # while the router knows them as shards
             call_command("flush", verbosity=0, interactive=False, database=alias, inhibit_post_migrate=True)
         settings.SHARD_ALIASES = before
