@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from typing import Any
 
@@ -295,6 +296,10 @@ def test_a_pin_is_refused_whole_when_a_shard_is_away() -> None:
         assert Ring.objects.count() == 1
     finally:
         heal()
+    while reach.is_down("shard3"):
+        time.sleep(0.02)
+    register.repair()
+    assert list(register.faults()) == []
 
 
 @on_shards

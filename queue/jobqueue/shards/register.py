@@ -434,16 +434,27 @@ def repair() -> int:
     if not Ring.objects.exists():
         return 0
     ended = moving.resume()
-    for ring in Ring.objects.all():
-        for number in database.aliases():
-            try:
-                known = {row[0]: row[1] for row in _rings_on(number)}
-                if known.get(ring.pk, 0) < ring.version:
-                    telling.tell(ring, number)
-                    ended += 1
-            except JobsPlatformError:
-                continue
+    for number in database.aliases():
+        try:
+            ended += _repair_on(number)
+        except JobsPlatformError:
+            continue
     return ended
+
+
+def _repair_on(number: int) -> int:
+    """Tell one shard of rings that it knows less of than control, and of those that are no more. Raises Unavailable."""
+    known = {
+        row[0]: row[1] for row in _rings_on(number)
+    }  # first: what is there and not in control then is gone
+    rings = list(Ring.objects.all())
+    behind = [ring for ring in rings if known.get(ring.pk, 0) < ring.version]
+    gone = known.keys() - {ring.pk for ring in rings}
+    for ring in behind:
+        telling.tell(ring, number)
+    for ring_id in gone:
+        telling.forget_ring(ring_id, number)
+    return len(behind) + len(gone)
 
 
 def _rings_on(number: int) -> list[sql.Row]:
