@@ -23,6 +23,7 @@ from django.db import IntegrityError, ProgrammingError, connections, models
 from jobsplatform import strictjson
 from jobsplatform.acting import process_owner
 from jobsplatform.errors import Invalid, JobsPlatformError
+from jobsplatform.fields import Fault, normal_key
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
 
@@ -91,6 +92,14 @@ def actor() -> str:
 def names(text: str) -> list[str]:
     """`a,b` as a list (an argparse type)."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def key(text: str) -> str:
+    """A request key or a redrive key, as the API has it (an argparse type)."""
+    try:
+        return normal_key(text)
+    except Fault as fault:
+        raise argparse.ArgumentTypeError(fault.detail) from None
 
 
 def key_value(text: str) -> tuple[str, str]:

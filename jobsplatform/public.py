@@ -18,8 +18,8 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.settings import patched_settings
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobsplatform import checks, events, problem
-from jobsplatform.errors import InsufficientScope, Unavailable
+from jobsplatform import checks, metrics, problem, servers
+from jobsplatform.errors import InsufficientScope, JobsPlatformError, Unavailable
 from jobsplatform.http import Call, Endpoint, Reply
 
 READY_RETRY_SECONDS: Final = 2
@@ -39,7 +39,10 @@ class ShowLife(Endpoint):
 
 
 class ShowReadiness(Endpoint):
-    """Whether every database is writable, durable and migrated. While work can go on without one: ready, degraded."""
+    """Whether every database takes writes, keeps what it confirms, keeps time and is migrated.
+
+    While work can go on without one that is away: 200, degraded.
+    """
 
     replies = {200: READY}
 
@@ -71,7 +74,7 @@ class ShowMetrics(Endpoint):
     def act(self, call: Call) -> Reply:
         if call.caller is not None and call.caller.tenant is not None:
             raise InsufficientScope("Metrics are for the fleet.")
-        return Reply(200, events.exposition().decode(), media_type=CONTENT_TYPE_LATEST)
+        return Reply(200, metrics.page().decode(), media_type=CONTENT_TYPE_LATEST)
 
 
 # Readiness
@@ -83,7 +86,7 @@ def faults_of_databases() -> Iterator[str]:
         try:
             yield from (f"{title}: {fault}" for fault in _faults_of(alias))
             _met_at[alias] = time.monotonic()
-        except DatabaseError:
+        except (DatabaseError, JobsPlatformError):
             _away.add(alias)
         else:
             _away.discard(alias)
@@ -123,13 +126,17 @@ _met_at: dict[str, float] = {}
 
 
 def _faults_of(alias: str) -> Iterator[str]:
-    with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
-        row = cursor.fetchone()
-    if row is None or row[0]:
+    server = servers.of(alias)
+    if server.is_read_only:
         yield "is read only"
     if any(isinstance(found, Error) for found in checks.servers_are_durable(None, databases=[alias])):
         yield "is not durable"
+    if server.off_s > servers.CLOCK_SECONDS[1]:
+        yield f"has a clock that is {server.off_s:.0f} s off"
+    if server.lacks_standby:
+        yield "waits for a standby that is away"
+    elif settings.JOBS_STANDBY_REQUIRED and not server.is_read_only and not server.has_standby:
+        yield "has no standby"
     if not is_migrated(alias):
         yield "has migrations to be run"
 

@@ -9,8 +9,13 @@ from typing import Any
 import environ
 
 from jobsplatform import addresses, embedded, logs, secretfiles
-
-BASE_DIR = Path(__file__).resolve().parent.parent
+from jobsplatform.components import AUTH_PASSWORD_VALIDATORS as AUTH_PASSWORD_VALIDATORS
+from jobsplatform.components import BASE_DIR as BASE_DIR
+from jobsplatform.components import INSTALLED_APPS as INSTALLED_APPS
+from jobsplatform.components import MIDDLEWARE as MIDDLEWARE
+from jobsplatform.components import REST_FRAMEWORK as REST_FRAMEWORK
+from jobsplatform.components import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
+from jobsplatform.components import TEMPLATES as TEMPLATES
 
 env = environ.FileAwareEnv()  # NAME_FILE=/path is read too, for mounted secrets
 environ.Env.read_env(BASE_DIR / ".env")
@@ -41,6 +46,8 @@ TOKEN_PEPPER = (PEPPER or secretfiles.read_or_make(DATA / "token_pepper")).encod
 JOBS_POOL_CONNECTIONS = env.int("JOBS_POOL_CONNECTIONS", default=32)  # 1..500 per process and database
 JOBS_POOL_WAIT_SECONDS = env.int("JOBS_POOL_WAIT_SECONDS", default=3)  # 1..30 for a free connection, then 503
 JOBS_CONNECT_SECONDS = env.int("JOBS_CONNECT_SECONDS", default=5)  # 1..30 per attempt and host
+JOBS_RECONNECT_SECONDS = env.int("JOBS_RECONNECT_SECONDS", default=2)  # 1..60 longest wait between attempts
+JOBS_STANDBY_REQUIRED = env.bool("JOBS_STANDBY_REQUIRED", default=False)  # not ready without a standby
 _DIRECT = not DATABASE_URL
 JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)  # false behind a pooler
 
@@ -95,86 +102,18 @@ JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process
 JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
 JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
+JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=5000)  # 100..100000 a dispatcher
+JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=2000)  # 100..100000 lapsed, a reaper
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
-# Applications
+# Applications: components.py
 
-INSTALLED_APPS = [
-    "jobsplatform",
-    "tenants",
-    "jobqueue",
-    "dlq",
-    "rest_framework",
-    "drf_spectacular",
-    "drf_spectacular_sidecar",
-    "django.contrib.admin",
-    "django.contrib.auth",
-    "django.contrib.contenttypes",
-    "django.contrib.sessions",
-    "django.contrib.messages",
-    "django.contrib.postgres",
-    "django.contrib.staticfiles",
-]
-MIDDLEWARE = [
-    "jobsplatform.http.RequestIdMiddleware",
-    "jobsplatform.http.SecurityHeadersMiddleware",
-    "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-]
 ROOT_URLCONF = "jobsplatform.urls"
 WSGI_APPLICATION = "jobsplatform.wsgi.application"
 APPEND_SLASH = False  # API paths have none; the admin redirects by itself
-TEMPLATES = [
-    {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
-        "OPTIONS": {
-            "context_processors": [
-                "django.template.context_processors.request",
-                "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]
-        },
-    }
-]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-]
 LOGIN_URL = "admin:login"
 CSRF_FAILURE_VIEW = "jobsplatform.problem.csrf_failure"
-
-# HTTP interface
-
-REST_FRAMEWORK = {
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": [],
-    "DEFAULT_AUTHENTICATION_CLASSES": [],  # jobsplatform.http does it, in the contract's order of refusals
-    "DEFAULT_PERMISSION_CLASSES": [],
-    "EXCEPTION_HANDLER": "jobsplatform.problem.handle",
-    "UNAUTHENTICATED_USER": None,
-    "UNAUTHENTICATED_TOKEN": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Jobs Platform",
-    "DESCRIPTION": "Durable background work for many tenants.",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PUBLIC": True,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-}
 
 # Security
 

@@ -169,7 +169,7 @@ def _seed() -> None:
     from jobqueue.models import Queue
 
     if not Queue.objects.filter(name="default").exists():
-        for name in ("0003_default_queue", "0008_shard_map"):
+        for name in ("0003_default_queue", "0009_shard_map"):
             seeding = import_module(f"jobqueue.migrations.{name}")
             seeding.make(apps, SimpleNamespace(connection=connection))
         connection.check_constraints()  # now: the test may make its transaction read-only

@@ -10,7 +10,7 @@ class JobqueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from jobqueue import checks, hub  # noqa: F401  (registers the system checks)
+        from jobqueue import checks, hub, metrics  # noqa: F401  (registers the system checks and what is measured)
         from jobqueue.shards import register, shares
         from jobsplatform import database
         from tenants import registry

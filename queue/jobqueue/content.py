@@ -16,7 +16,8 @@ def fingerprint(job: NewJob) -> bytes:
     """32 bytes that are equal for equal content. In a payload, member order and white space don't count, digits do."""
     digest = hashlib.sha256()
     payload = b"" if job.payload is None else strictjson.canonical(job.payload)
-    timing = (job.not_before, job.delay_s, job.deadline, job.expires_in_s)
+    expiry = None if job.expires_from_due else job.expires_in_s  # a message's default says nothing
+    timing = (job.not_before, job.delay_s, job.deadline, expiry)
     parts = (job.kind, job.priority, job.payload is None, job.payload_ref, job.dependency, *map(str, timing))
     for part in (repr(parts).encode(), payload):
         digest.update(len(part).to_bytes(8, "big"))

@@ -61,14 +61,6 @@ def standings(
     return sorted(found, key=lambda standing: (standing.name, standing.shard))
 
 
-def settings_of(name: str) -> Dependency:
-    """What control has set. Raises NotFound for a name that no one has set and no pass has met yet."""
-    try:
-        return Dependency.objects.get(name=name)
-    except Dependency.DoesNotExist:
-        raise NotFound(f"There is no dependency {name!r}.") from None
-
-
 # Changing
 
 
@@ -186,14 +178,26 @@ def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
     return params
 
 
+def _take_permits_back() -> None:
+    """Free permits to probe whose shards do not need them any more; there are seldom any."""
+    if Dependency.objects.exclude(probe_shard=None).exists():
+        judging.take_permits_back({(one.name, one.shard): one.breaker for one in standings(unknown=[])})
+
+
 def adopt() -> int:
-    """Make names that shards met known to control, and tell shards what they missed. Returns how many of both."""
-    found = standings(unknown=[])
-    judging.take_permits_back({(one.name, one.shard): one.breaker for one in found})
+    """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
+
+    What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
+    """
+    _take_permits_back()
+    answers = everywhere.ask(
+        lambda alias: sql.rows("jobqueue/dependency_versions", {}, alias=alias), unknown=[]
+    )
+    found = [(name, version) for rows in answers for name, version in rows]
     versions = dict(Dependency.objects.values_list("name", "version"))
-    new = sorted({standing.name for standing in found} - versions.keys())[:ADOPTED_MAX]
-    Dependency.objects.bulk_create([Dependency(name=name) for name in new], ignore_conflicts=True)
-    behind = {standing.name for standing in found if standing.version < versions.get(standing.name, 1)}
+    new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
+    Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)
+    behind = {name for name, version in found if version < versions.get(name, 0)}
     for dependency in Dependency.objects.filter(name__in=behind):
         push(dependency)
     return len(new) + len(behind)

@@ -58,6 +58,7 @@ class NewJob:
     delay_s: int | None = None
     deadline: datetime | None = None
     expires_in_s: int | None = None
+    expires_from_due: bool = False  # `expires_in_s` counts from when it can first start
     max_attempts: int | None = None
     dependency: str | None = None
     traceparent: str | None = None
@@ -116,25 +117,32 @@ def enqueue(
     UnknownOutcome. Raises the last two when there was one shard to ask and it gave no answer.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
-    firsts: dict[tuple[int, int, int, str], int] = {}
-    for index, job in enumerate(jobs):
-        if job.request_key is not None:
-            firsts.setdefault(job.identity, index)
-    fresh = [i for i, job in enumerate(jobs) if job.request_key is None or firsts[job.identity] == i]
-    outcomes = _Routing(jobs, fingerprints, now, within).run(fresh)
-    repeats = [i for i in range(len(jobs)) if i not in outcomes]
-    others = []  # what a key's first use was refused for its content, other content is not
-    for index in repeats:
-        first = firsts[jobs[index].identity]
-        same = fingerprints[first] == fingerprints[index]
-        if isinstance(outcomes[first], Invalid) and not same:
-            others.append(index)
-        else:
-            outcomes[index] = _repeat(outcomes[first], same)
-    if others:
-        more = enqueue([jobs[i] for i in others], now=now, within=within)
-        outcomes.update(zip(others, more, strict=True))
+    outcomes: dict[int, Outcome] = {}
+    asked: Sequence[int] = range(len(jobs))
+    while asked:
+        firsts: dict[tuple[int, int, int, str], int] = {}
+        for index in asked:
+            if jobs[index].request_key is not None:
+                firsts.setdefault(jobs[index].identity, index)
+        fresh = [i for i in asked if jobs[i].request_key is None or firsts[jobs[i].identity] == i]
+        outcomes.update(_Routing(jobs, fingerprints, now, within).run(fresh))
+        others = []  # what a key's first use was refused, other content need not be
+        for index in asked:
+            if index in outcomes:
+                continue
+            first = firsts[jobs[index].identity]
+            same = fingerprints[first] == fingerprints[index]
+            if _may_differ(outcomes[first]) and not same:
+                others.append(index)
+            else:
+                outcomes[index] = _repeat(outcomes[first], same)
+        asked = others
     return [outcomes[index] for index in range(len(jobs))]
+
+
+def _may_differ(first: Outcome) -> bool:
+    """Whether other content under the same key may fare better: the database or the queue refused none of it."""
+    return isinstance(first, JobsPlatformError) and first.status < 500
 
 
 def home_of(job: NewJob, preferred: str) -> str:
@@ -528,6 +536,7 @@ def _params(
         "delays_s": [job.delay_s for job in jobs],
         "deadlines": [job.deadline for job in jobs],
         "expiries_s": [job.expires_in_s for job in jobs],
+        "expiries_from_due": [job.expires_from_due or None for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "traceparents": [job.traceparent for job in jobs],
         "reservations": list(reservations),

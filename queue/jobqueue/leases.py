@@ -25,7 +25,7 @@ from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
 from jobqueue.types import FLEET, Scope, short_hash, token_hash
 from jobqueue.whereabouts import Whereabouts, find
-from jobsplatform import database, sql
+from jobsplatform import database, events, sql
 from jobsplatform.errors import (
     AlreadyFinished,
     JobsPlatformError,
@@ -327,7 +327,16 @@ def _settle(
             if not indexes:
                 break
         answers.update({index: Unavailable("The job is moving; repeat.") for index in indexes})
+    _tell_refused(calls, answers)
     return [answers.get(index, NotFound()) for index in range(len(calls))]
+
+
+def _tell_refused(calls: Sequence[C], answers: Answers) -> None:
+    """Count the calls for leases that were no longer the caller's: what fencing has kept from counting."""
+    codes = [one.code for one in answers.values() if isinstance(one, (StaleGeneration, LeaseExpired))]
+    for code in set(codes):
+        verb = type(calls[0]).__name__.lower()
+        events.emit("call_refused", call=verb, outcome=code, count=codes.count(code))
 
 
 def _explained(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from jobqueue import leases
@@ -46,7 +46,7 @@ class NewMessage:
 
     def as_job(self) -> NewJob:
         """The job that it is. Without an expiry it has four days from when it can first be delivered."""
-        job = NewJob(
+        return NewJob(
             tenant_id=self.tenant_id,
             queue=self.queue,
             kind=KIND,
@@ -55,14 +55,11 @@ class NewMessage:
             request_key=self.dedup_key,
             not_before=self.deliver_at,
             delay_s=self.delay_s,
+            expires_in_s=MESSAGE_EXPIRY_SECONDS if self.expires_in_s is None else self.expires_in_s,
+            expires_from_due=self.expires_in_s is None,
             max_attempts=MESSAGE_DELIVERIES_MAX,
             namespace=DEDUP_NAMESPACE,
         )
-        if self.expires_in_s is not None:
-            return replace(job, expires_in_s=self.expires_in_s)
-        if self.deliver_at is not None:
-            return replace(job, deadline=self.deliver_at + timedelta(seconds=MESSAGE_EXPIRY_SECONDS))
-        return replace(job, expires_in_s=MESSAGE_EXPIRY_SECONDS + (self.delay_s or 0))
 
 
 @dataclass(frozen=True, slots=True)

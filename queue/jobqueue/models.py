@@ -771,6 +771,28 @@ class LaneMinute(models.Model):
         return f"lane {self.lane_id} at {self.minute:%H:%M}"
 
 
+class QueueTally(models.Model):
+    """What has happened in a band of a queue since the beginning; never lowered, so that metrics may count by it."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("queue_id", "priority")
+    queue_id = models.BigIntegerField()
+    priority = models.SmallIntegerField()
+    started = models.BigIntegerField(db_default=0)
+    firsts = models.BigIntegerField(db_default=0, help_text="Of the starts: first attempts.")
+    promoted = models.BigIntegerField(db_default=0, help_text="Retries that were let through.")
+    succeeded = models.BigIntegerField(db_default=0)
+    failed = models.BigIntegerField(db_default=0)
+    retried = models.BigIntegerField(db_default=0)
+    lease_lost = models.BigIntegerField(db_default=0)
+    dead = models.BigIntegerField(db_default=0)
+    service_ms = models.BigIntegerField(db_default=0)
+
+    def __str__(self) -> str:
+        return f"band {self.priority} of queue {self.queue_id}"
+
+
 class Horizon(models.Model):
     """Samples of (clock, next transaction id): how far every older transaction is known to have ended."""
 

@@ -294,3 +294,23 @@ def test_a_token_that_is_refused_ends_the_worker(place: Place) -> None:
                 await worker.run(handle_signals=False)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3)], ids=["cancelled", "exit"])
+def test_an_end_that_a_handler_brings_along_fails_the_job_alone(place: Place, raised: BaseException) -> None:
+    """A task that a handler awaited was cancelled: nobody cancelled the handler."""
+
+    async def work(client: AsyncClient) -> None:
+        worker = worker_of(client)
+
+        @worker.handler(place.kind)
+        async def end(job: AsyncJobContext) -> object:
+            raise raised
+
+        made = await client.enqueue(place.kind, 1)
+        await worker.run_until_idle()
+        job = await client.job(made.job_id)
+        assert (job.state, job.attempts_used) == ("scheduled", 1)
+        assert job.members["last_error"]["error_class"] == "transient"
+
+    run(work, place)

@@ -113,6 +113,11 @@ def test_a_payload_may_come_from_a_file(tmp_path: Path) -> None:
         ),
         (["campaign", "show", "77"], "no such thing"),
         (["fork", "{job}", "--note", " ", "--request-key", "k"], "must say why"),
+        (["fork", "{job}", "--note", "n", "--request-key", "k" * 256], "1 to 255 characters"),
+        (["fork", "{job}", "--note", "n", "--request-key", "a\nb"], "control"),
+        (["redrive", "{job}", "--note", "n", "--key", "k" * 256], "1 to 255 characters"),
+        (["correct", "{job}", "--note", "n", "--payload-ref", ""], "1 to 2,048 characters"),
+        (["correct", "{job}", "--note", "n", "--payload-ref", "x" * 2_049], "1 to 2,048 characters"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], word: str) -> None:

@@ -242,10 +242,16 @@ def test_what_is_no_expression_is_refused_at_its_member(text: str) -> None:
         ("50/5 * * * *", (50, 55)),
         ("1,3,2,3 * * * *", (1, 2, 3)),
         ("07 * * * *", (7,)),
+        ("5-5 * * * *", (5,)),
+        ("5-5/7,9-09 * * * *", (5, 9)),
     ],
 )
 def test_fields_hold_lists_ranges_and_steps(text: str, values: tuple[int, ...]) -> None:
     assert expressions.fields(text).minutes == values
+
+
+def test_a_range_of_one_value_is_that_value_in_every_field() -> None:
+    assert expressions.fields("5-5 4-4 3-3 feb-2 mon-1") == expressions.fields("5 4 3 2 1")
 
 
 def test_blanks_between_fields_do_not_count() -> None:

@@ -14,11 +14,11 @@ from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies
 from jobqueue.ids import format_id, parse_id
-from jobqueue.limits import PAGE_DEFAULT, PAGE_MAX, REASON_CHARS_MAX
+from jobqueue.limits import PAGE_DEFAULT, PAGE_MAX, PAYLOAD_REF_CHARS_MAX, REASON_CHARS_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.states import DeadReason
 from jobqueue.types import FLEET, Scope
-from jobsplatform.commands import VerbCommand, actor, verb_parser
+from jobsplatform.commands import VerbCommand, actor, key, verb_parser
 from jobsplatform.errors import Invalid, NotFound
 from jobsplatform.instants import format_instant, format_optional, parse_instant
 from jobsplatform.wording import one_line
@@ -95,6 +95,11 @@ class Command(VerbCommand):
             payload = _file(options["payload_file"])
         if (payload is None) == (options["payload_ref"] is None):
             raise Invalid.at("/payload", "Give one of --payload, --payload-file and --payload-ref.")
+        if (
+            options["payload_ref"] is not None
+            and not 1 <= len(options["payload_ref"]) <= PAYLOAD_REF_CHARS_MAX
+        ):
+            raise Invalid.at("/payload_ref", f"--payload-ref has 1 to {PAYLOAD_REF_CHARS_MAX:,} characters.")
         new = corrections.NewCorrection(
             note=_note(options),
             actor=actor(),
@@ -214,7 +219,7 @@ def _add_redrive(verbs: Any) -> None:
     parser = verb_parser(verbs, "redrive", help="put a dead letter back, once")
     parser.add_argument("job", metavar="JOB", help="its id")
     parser.add_argument("--note", required=True, help="why")
-    parser.add_argument("--key", help="the same key again answers what the first call did")
+    parser.add_argument("--key", type=key, help="the same key again answers what the first call did")
     parser.add_argument("--not-before", metavar="INSTANT")
     parser.add_argument("--deadline", metavar="INSTANT", help="needed when the job's own has passed")
     parser.add_argument("--max-attempts", type=int)
@@ -224,7 +229,7 @@ def _add_fork(verbs: Any) -> None:
     parser = verb_parser(verbs, "fork", help="make a new operation of a dead letter, under a new key")
     parser.add_argument("job", metavar="JOB", help="its id")
     parser.add_argument("--note", required=True, help="why")
-    parser.add_argument("--request-key", required=True, help="of the new job")
+    parser.add_argument("--request-key", type=key, required=True, help="of the new job")
 
 
 def _add_campaign(verbs: Any) -> None:

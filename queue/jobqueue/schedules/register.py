@@ -71,7 +71,8 @@ def create(new: NewSchedule, *, actor: str, key: str | None = None) -> ScheduleV
         made = _as_made(row)
         if key is not None:
             answers.keep(tenant.pk, key, fingerprint, made)
-    tell(row)
+    with suppress(NotFound, DatabaseError, InterfaceError):  # removed in the meantime; or `sync` tells it
+        tell_again(row.pk)
     return made
 
 

@@ -24,7 +24,10 @@ WITH {marked_clock},
     call AS MATERIALIZED (
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
-            coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
+            coalesce(c.deadline, c.expires_in_s * interval '1 second' + CASE
+                WHEN c.expires_from_due THEN greatest(clock.at, c.not_before, clock.at + c.delay_s * interval '1 second')
+                ELSE clock.at
+            END) AS ends_at,
             coalesce(c.attempts_asked, k.max_attempts, p.max_attempts) AS max_attempts, p.is_intake_paused,
             p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited,
             CASE WHEN c.kind_version IS NULL THEN k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL
@@ -33,11 +36,12 @@ WITH {marked_clock},
             %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
             %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
+            %(expiries_from_due)s::bool[],
             %(max_attempts)s::smallint[], %(traceparents)s::text[], %(reservations)s::bigint[],
             %(kind_versions)s::bigint[], %(rings)s::bigint[], %(slots)s::smallint[]
         ) WITH ORDINALITY AS c(
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
-            expires_in_s, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
+            expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
         )
         JOIN queue_lane l ON l.id = c.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
+from django.conf import settings
+
 from jobqueue import dependencies, hooks, judging, upkeep
 from jobqueue.schedules import firing, register
 from jobqueue.shards import keys, shares
 from jobqueue.shards import register as register_of_shards
-from jobsplatform.loop import LoopCommand, Pass
+from jobsplatform.loop import LoopCommand, Pass, batch_of
 from tenants import audit
 
-PROMOTE_LIMIT = 1_000  # jobs a pass; more waiting: the next pass follows at once
+PROMOTE_LIMIT = (
+    1_000  # jobs a pass at most; more waiting: the next pass follows as JOBS_PROMOTE_PER_SECOND allows
+)
 FIRE_LIMIT = (
     1_000  # schedules a pass; after a quarter of it, with others at the rest, the next follows at once
 )
@@ -20,8 +24,10 @@ class Command(LoopCommand):
     help = "Promote due jobs, fire schedules and keep the ledger folded; any number may run."
 
     def passes(self) -> Sequence[Pass]:
+        rate = settings.JOBS_PROMOTE_PER_SECOND
+        some = batch_of(rate, PROMOTE_LIMIT)
         return [
-            Pass("promote", lambda: upkeep.promote(PROMOTE_LIMIT), interval_s=0.1, full=PROMOTE_LIMIT),
+            Pass("promote", lambda: upkeep.promote(some), interval_s=0.1, full=some, rate_per_s=rate),
             Pass("fire", lambda: firing.fire(FIRE_LIMIT), interval_s=0.5, full=FIRE_LIMIT // 4),
             Pass("sync_schedules", register.sync, interval_s=5),
             Pass("judge_dependencies", judging.judge, interval_s=0.25),

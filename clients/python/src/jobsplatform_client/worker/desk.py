@@ -28,6 +28,7 @@ log: Final = logging.getLogger("jobsplatform_client")
 
 CLAIM_LIMIT_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 8_000  # the platform cuts at 8 KiB
+DELAY_S_MAX: Final = 315_360_000  # ten years, the longest that the platform takes
 BEAT_S: Final = 0.25  # between two looks at what must be renewed
 ANSWER_S: Final = 5.0
 GIVE_BACK: Final = Retry(give_up_after_s=5.0)  # a lease that cannot be given back lapses
@@ -138,7 +139,25 @@ def verdict_of(error: BaseException, *, while_reconciling: bool) -> Verdict:
 
 def _told(error: BaseException) -> str:
     frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    return f"{type(error).__name__}: {error}\n{frames}"[:MESSAGE_CHARS_MAX]
+    return f"{type(error).__name__}: {_text(error)}\n{frames}"
+
+
+def _text(value: object) -> str:
+    """What handlers give as a message, whatever it is: a word that cannot be sent must not end the worker."""
+    try:
+        text = str(value)[:MESSAGE_CHARS_MAX]
+    except Exception as error:
+        text = f"(its text failed with {type(error).__name__})"
+    # A lone surrogate, as of a file name that is no UTF-8, has no place in JSON.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _whole(seconds: float | None) -> int | None:
+    """Whole seconds as the platform takes them; what is no number of seconds counts as none."""
+    try:
+        return min(max(math.ceil(seconds), 0), DELAY_S_MAX)  # type: ignore[arg-type]  # None is a TypeError
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 class Desk:
@@ -240,8 +259,8 @@ class Desk:
                 yield from self._tell(held, verdict)
         except errors.LeaseLost as error:
             log.warning("job %s: this attempt does not count: %s", held.lease.job_id, error)
-        except errors.JobsPlatformError as error:
-            log.error("job %s: its end could not be told: %s", held.lease.job_id, error)
+        except Exception as error:
+            log.error("job %s: its end could not be told: %r", held.lease.job_id, error)
         finally:
             self.book.drop(held)
 
@@ -250,17 +269,15 @@ class Desk:
         if isinstance(verdict, Complete):
             try:
                 yield from self.core.complete(lease, verdict.result, tries)
-            except (TypeError, ValueError, errors.BadRequest, errors.TooLarge) as error:
-                told = f"invalid_result: {error}"[:MESSAGE_CHARS_MAX]
+            except (TypeError, ValueError, RecursionError, errors.BadRequest, errors.TooLarge) as error:
+                told = _text(f"invalid_result: {error}")
                 yield from self.core.fail(lease, "permanent", told, None)
         elif isinstance(verdict, Fail):
             failure = verdict.failure
-            wait_s = None if failure.retry_after_s is None else math.ceil(failure.retry_after_s)
-            message = failure.message[:MESSAGE_CHARS_MAX]
+            message, wait_s = _text(failure.message), _whole(failure.retry_after_s)
             yield from self.core.fail(lease, failure.error_class, message, wait_s, tries)
         elif isinstance(verdict, GiveBack):
-            delay_s = None if verdict.delay_s is None else math.ceil(verdict.delay_s)
-            yield from self.core.release(lease, delay_s, tries)
+            yield from self.core.release(lease, _whole(verdict.delay_s), tries)
 
     def give_back(self, held: Held) -> Conversation[None]:
         """Release a lease at once, and forget it; what its handler still returns is dropped."""

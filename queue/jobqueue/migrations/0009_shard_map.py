@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
     """Which shard owns which slot of request keys, and the shards that are there."""
 
     dependencies = [
-        ("queue", "0007_dependencies"),
+        ("queue", "0008_queue_tally"),
         ("tenants", "0004_signing_secrets"),
     ]
 

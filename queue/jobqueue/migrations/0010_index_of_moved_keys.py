@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("queue", "0008_shard_map")]
+    dependencies = [("queue", "0009_shard_map")]
 
     operations = [
         AddIndexConcurrently(
