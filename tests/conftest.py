@@ -160,9 +160,13 @@ def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
     from jobqueue import claiming, hub, kinds, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
+    from jobqueue.shards import map as shard_map
+    from jobsplatform import database, reach
     from tenants import access
 
-    for module in (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access):
+    database.forget_spaces()
+    kept = (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access, shard_map, reach)
+    for module in kept:
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")
@@ -177,8 +181,9 @@ def _seed() -> None:
     from jobqueue.models import Queue
 
     if not Queue.objects.filter(name="default").exists():
-        seeding = import_module("jobqueue.migrations.0003_default_queue")
-        seeding.make(apps, SimpleNamespace(connection=connection))
+        for name in ("0003_default_queue", "0013_shard_map"):
+            seeding = import_module(f"jobqueue.migrations.{name}")
+            seeding.make(apps, SimpleNamespace(connection=connection))
         connection.check_constraints()  # now: the test may make its transaction read-only
 
 
