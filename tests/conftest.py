@@ -187,7 +187,7 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     yield
     for connection in connections.all(initialized_only=True):
         connection.close()
-        connection.close_pool()
+        connection.close_pool()  # type: ignore[attr-defined]  # of the PostgreSQL backend
 
 
 @pytest.fixture(autouse=True)
