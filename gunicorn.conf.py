@@ -1,14 +1,23 @@
 """gunicorn: threads for requests, none for parked polls, an end that wakes those, nothing shared before the fork."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
+
+# Counters of all web processes are one page: they share a folder, named before prometheus_client is imported.
+OWN_METRICS = None if "PROMETHEUS_MULTIPROC_DIR" in os.environ else tempfile.mkdtemp(prefix="jobs-metrics-")
+METRICS = os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", OWN_METRICS or "")
+os.makedirs(METRICS, exist_ok=True)
+
+from prometheus_client import multiprocess  # noqa: E402
 
 from jobsplatform import loop, settings  # noqa: E402
 
@@ -51,6 +60,16 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 def post_fork(server: Any, worker: Any) -> None:
     loop.die_with_parent(worker.ppid)
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """What a process that has ended said of its present state counts no more; its counts do."""
+    multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+
+def on_exit(server: Any) -> None:
+    if OWN_METRICS is not None:
+        shutil.rmtree(OWN_METRICS, ignore_errors=True)
 
 
 def post_worker_init(worker: Any) -> None:

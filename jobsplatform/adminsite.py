@@ -6,7 +6,7 @@ Jobs lie in the millions and on several databases. So a list is one bounded read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -17,14 +17,15 @@ from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from jobsplatform import database
+from jobsplatform import database, exporting
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import age, describe, span
 
@@ -314,6 +315,14 @@ def ask_and_act(
         **(context or {}),
     }
     return TemplateResponse(request, template, page)
+
+
+def streamed(pieces: Iterable[bytes], form: str, name: str) -> StreamingHttpResponse:
+    """An export as a file, sent piece by piece as it is read."""
+    response = StreamingHttpResponse(pieces, content_type=exporting.FORMATS[form])
+    stamp = f"{timezone.now():%Y%m%dT%H%M%SZ}"
+    response["Content-Disposition"] = f'attachment; filename="{name}-{stamp}.{form}"'
+    return response
 
 
 def require(request: HttpRequest, permission: str) -> None:

@@ -127,6 +127,10 @@ class NotDead(Conflict):
     code, title = "not_dead", "The job is not a dead letter."
 
 
+class NotScheduled(Conflict):
+    code, title = "not_scheduled", "The job does not wait for an instant."
+
+
 class CorrectionRequired(Conflict):
     code, title = "correction_required", "The payload must be corrected before this job is redriven."
 

@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 from structlog.contextvars import bound_contextvars
 
-from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson
+from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson, tracing
 from jobsplatform.errors import (
     FieldError,
     InsufficientScope,
@@ -363,7 +363,10 @@ class RequestIdMiddleware:
         request.request_id = request_id  # type: ignore[attr-defined]
         token, served = requestid.current.set(request_id), acting.serving.set(request)
         try:
-            with bound_contextvars(request_id=request_id):  # every log line of this request names it
+            trace = tracing.logged(tracing.sent(request.META.get("HTTP_TRACEPARENT")))
+            with bound_contextvars(
+                request_id=request_id, **trace
+            ):  # every log line of this request names them
                 response = self.get_response(request)
         finally:
             requestid.current.reset(token)

@@ -51,6 +51,10 @@ NEEDED: Final[Mapping[str, str]] = {
     "worker.drain": "queue.drain_process",
     "job.cancel": "queue.change_job",
     "job.payload_shown": "queue.view_payload|dlq.add_correction",  # who corrects must see what
+    "job.retry_now": "queue.retry_job",
+    "job.export": "queue.export_job",
+    "audit.export": "tenants.export_auditentry",
+    "group.assign": "dlq.add_correction",
     "job.repair": "queue.change_job",
     "job.correct": "dlq.add_correction",
     "job.redrive": "dlq.add_redrive",

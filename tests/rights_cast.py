@@ -49,7 +49,8 @@ class Act:
 def shipped_groups() -> None:
     """The groups as the migration ships them; a test that commits empties every table behind it."""
     if not Group.objects.filter(name=AUDITOR).exists():
-        migration.grant_now(import_module("dlq.migrations.0003_groups").RIGHTS)
+        for name in ("0003_groups", "0005_rights_of_the_desk"):
+            migration.grant_now(import_module(f"dlq.migrations.{name}").RIGHTS)
 
 
 def member_of(group: str) -> Client:
@@ -142,6 +143,23 @@ def _dead(owner: Tenant) -> str:
     return format_id(cast.buried(tenant_id=owner.pk, error_class="transient"))
 
 
+def _delayed(owner: Tenant) -> str:
+    return format_id(cast.enqueue(now=None, tenant_id=owner.pk, delay_s=600))
+
+
+def _group(owner: Tenant) -> str:
+    dead = cast.row("dlq_deadletter", cast.buried(tenant_id=owner.pk))
+    return reverse("admin:dlq_deadletter_group", args=[dead["fingerprint"]])
+
+
+def _wizard(client: Client, owner: Tenant) -> Any:
+    dead = cast.row("dlq_deadletter", cast.buried(tenant_id=owner.pk))
+    scope = f"fingerprint={dead['fingerprint']}&tenant={owner.slug}&frozen=2025-01-01T00:00:00Z"
+    plan = "rate_per_s=1&canary=0&stop_at_failure_share=1&note=n"
+    address = f"{reverse('admin:redrive_wizard')}?{scope}&{plan}&step=summary"
+    return client.post(address, {"confirm": "redrive 0", "key": "k"})
+
+
 def _dependency() -> Dependency:
     return Dependency.objects.get_or_create(name="smtp")[0]
 
@@ -172,6 +190,8 @@ def _forged_queue(name: str) -> Callable[[Client], list[Any]]:
 
 
 DESK = frozenset({SUPPORT, OPERATOR})
+EXPORTS = frozenset({SUPPORT, OPERATOR, AUDITOR})
+AUDITS = frozenset({OPERATOR, AUDITOR})
 RUNS = frozenset({OPERATOR})
 TENANTS = frozenset({OPERATOR, TENANT})
 TOKENS = frozenset({TENANT})
@@ -266,6 +286,48 @@ ACTS = [
             client, "dlq_deadletter_redrive", _dead(owner), note="n", redrive_key="k"
         ),
         _forged_jobs("dlq_deadletter_redrive"),
+    ),
+    Act(
+        "start a waiting job now",
+        "job.retry_now",
+        DESK,
+        lambda client, owner: _post(client, "queue_job_retry", _delayed(owner), reason="r"),
+        _forged_jobs("queue_job_retry"),
+    ),
+    Act(
+        "reveal a payload",
+        "job.payload_shown",
+        DESK,
+        lambda client, owner: _post(client, "queue_job_reveal", _delayed(owner), reason="r"),
+        _forged_jobs("queue_job_reveal"),
+    ),
+    Act(
+        "export jobs",
+        "job.export",
+        EXPORTS,
+        lambda client, owner: _post(client, "queue_job_export", q=f"tenant:{owner.slug}", format="csv"),
+    ),
+    Act(
+        "export the audit",
+        "audit.export",
+        AUDITS,
+        lambda client, owner: _post(client, "audit_export", tenant=owner.slug, format="jsonl"),
+    ),
+    Act(
+        "assign an error",
+        "group.assign",
+        DESK,
+        lambda client, owner: client.post(_group(owner), {"assignee": "", "note": "n"}),
+        lambda client: [
+            client.post(f"/admin/dlq/deadletter/groups/{forged}/", {"assignee": "", "note": "n"})
+            for forged in ("0" * 16, "x", "0-1")
+        ],
+    ),
+    Act(
+        "redrive many by the wizard",
+        "campaign.create",
+        DESK,
+        lambda client, owner: _wizard(client, owner),
     ),
     Act(
         "pause a campaign",

@@ -1,5 +1,5 @@
-"""The dead-letter desk in the admin, and the admin's first page."""
+"""The dead-letter desk and the audit in the admin, and the admin's first page."""
 
-from dlq.admin import campaigns, home, letters
+from dlq.admin import audit, campaigns, home, letters, wizard
 
-__all__ = ["campaigns", "home", "letters"]
+__all__ = ["audit", "campaigns", "home", "letters", "wizard"]

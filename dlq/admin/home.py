@@ -28,13 +28,9 @@ PLACES: Final = (
     ("dead", "Dead", "dlq_deadletter"),
 )
 
-frame.in_menu("Jobs", "queue_job_changelist", permission="queue.view_job", order=20)
-frame.in_menu("Dead letters", "dlq_deadletter_changelist", permission="dlq.view_deadletter", order=30)
-frame.in_menu("Campaigns", "dlq_campaign_changelist", permission="dlq.view_campaign", order=35)
 frame.in_menu("Tenants", "tenants_tenant_changelist", permission="tenants.view_tenant", order=40)
 frame.in_menu("Schedules", "queue_schedule_changelist", permission="queue.view_schedule", order=45)
 frame.in_menu("Dependencies", "queue_dependency_changelist", permission="queue.view_dependency", order=50)
-frame.in_menu("Audit", "tenants_auditentry_changelist", permission="tenants.view_auditentry", order=80)
 
 
 @frame.home

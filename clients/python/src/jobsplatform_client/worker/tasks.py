@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.aio import AsyncClient
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import AsyncJobContext
@@ -208,13 +209,15 @@ class AsyncWorker:
         reconcile = self._registry.reconcilers.get(job.kind) if job.reconcile else None
         if reconcile is not None:
             try:
-                found = await reconcile(job)
+                with tracing.processing(held.lease):
+                    found = await reconcile(job)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 return _verdict_of(error, while_reconciling=True)
             if isinstance(found, Done):
                 return Complete(found.result)
         try:
-            return Complete(await self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(await self._registry.handlers[job.kind](job))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return _verdict_of(error, while_reconciling=False)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.client import Client
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import JobContext
@@ -235,13 +236,15 @@ class Worker:
         reconcile = self._registry.reconcilers.get(job.kind) if job.reconcile else None
         if reconcile is not None:
             try:
-                found = reconcile(job)
+                with tracing.processing(held.lease):
+                    found = reconcile(job)
             except BaseException as error:
                 return verdict_of(error, while_reconciling=True)
             if isinstance(found, Done):
                 return Complete(found.result)
         try:
-            return Complete(self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(self._registry.handlers[job.kind](job))
         except BaseException as error:
             return verdict_of(error, while_reconciling=False)
 
