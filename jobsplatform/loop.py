@@ -249,6 +249,13 @@ class LoopCommand(BaseCommand):
     def passes(self) -> Sequence[Pass]:
         raise NotImplementedError
 
+    def begin(self) -> Sequence[Pass]:
+        """Further passes of a loop that lasts; not run with `--once`."""
+        return ()
+
+    def end(self) -> None:
+        """The last act of a loop that lasted."""
+
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--once", action="store_true", help="run every pass once (to the end of its work) and exit"
@@ -266,7 +273,8 @@ class LoopCommand(BaseCommand):
         stop.on_signals(signal.SIGTERM, signal.SIGINT)
         turn = Turn()
         serve_probe(options["probe_port"], options["probe_host"], "last_turn_age_s", turn.age_s)
-        run_loop(passes, stop, turn)
+        run_loop([*passes, *self.begin()], stop, turn)
+        self.end()
         connections.close_all()
 
 

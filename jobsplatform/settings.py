@@ -30,6 +30,8 @@ DEBUG = env.bool("JOBSPLATFORM_DEBUG", default=False)  # tracebacks in pages; lo
 ALLOWED_HOSTS = env.list("JOBSPLATFORM_ALLOWED_HOSTS", default=_LOOPBACK)  # host names, commas
 CSRF_TRUSTED_ORIGINS = env.list("JOBSPLATFORM_TRUSTED_ORIGINS", default=[])  # https://host of a proxy, commas
 HTTPS = env.bool("JOBSPLATFORM_HTTPS", default=False)  # TLS ends at a proxy that sets X-Forwarded-Proto
+ENVIRONMENT = env("JOBSPLATFORM_ENVIRONMENT", default="development")  # any word; the admin shows it
+RELEASE = env("JOBSPLATFORM_RELEASE", default="")  # what this code is called; empty: its git commit
 LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNING or ERROR
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA

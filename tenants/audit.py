@@ -13,6 +13,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from jobsplatform import database, requestid, sql
+from tenants import rights
 
 CHECK_BATCH: Final = 5_000  # entries that one statement checks
 SEAL_BATCH: Final = 20_000  # entries that one seal looks at
@@ -31,7 +32,11 @@ def record(
     after_hash: bytes | None = None,
     alias: str = "default",
 ) -> int:
-    """Add an entry to `alias` inside the caller's transaction and return its id. `details` must hold no secret."""
+    """Add an entry to `alias` inside the caller's transaction and return its id. `details` must hold no secret.
+
+    Raises Forbidden for an operator who may not do this, which rolls the change back.
+    """
+    rights.check(action)
     sql.rows("tenants/audit_lock", {"tenant_id": tenant_id}, alias=alias)
     params = {
         "tenant_id": tenant_id,
@@ -58,6 +63,7 @@ def record_many(
     alias: str,
 ) -> list[int]:
     """As `record`, for one act on many targets of a tenant; the entries' ids, in the order of the targets."""
+    rights.check(action)
     sql.rows("tenants/audit_lock", {"tenant_id": tenant_id}, alias=alias)
     params = {
         "tenant_id": tenant_id,

@@ -28,7 +28,12 @@ hypothesis.settings.load_profile("unhurried")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]
-KEPT = {"JOBSPLATFORM_TEST_DATABASE_URL", "JOBSPLATFORM_PG_BIN", "JOBSPLATFORM_TEST_RUN"}
+KEPT = {
+    "JOBSPLATFORM_TEST_DATABASE_URL",
+    "JOBSPLATFORM_PG_BIN",
+    "JOBSPLATFORM_TEST_RUN",
+    "JOBSPLATFORM_PICTURES",
+}
 
 
 def _run_folder() -> tuple[Path, bool]:
@@ -86,6 +91,13 @@ _set_environment(_folder)
 if not os.environ["JOBSPLATFORM_DATABASE_URL"]:
     Server(_folder).ensure_running()
 _ = settings.DATABASES  # read now: pytest-django sets up Django only for settings that were read
+
+
+def pytest_configure() -> None:
+    """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
+    from pytest_django import fixtures
+
+    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

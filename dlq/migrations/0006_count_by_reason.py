@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False  # CREATE INDEX CONCURRENTLY
 
     dependencies = [
-        ("dlq", "0002_campaigns"),
+        ("dlq", "0005_rights_of_the_desk"),
     ]
 
     operations = [

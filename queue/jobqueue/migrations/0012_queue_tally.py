@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     """What has happened in each band of a queue, for metrics. It counts from this migration on."""
 
     dependencies = [
-        ("queue", "0007_dependencies"),
+        ("queue", "0010_rare_endings"),
     ]
 
     operations = [
@@ -37,5 +37,5 @@ class Migration(migrations.Migration):
                 ("service_ms", models.BigIntegerField(db_default=0)),
             ],
         ),
-        run_file(__file__, "0008_queue_tally", placement=SHARD),
+        run_file(__file__, "0012_queue_tally", placement=SHARD),
     ]
