@@ -3,13 +3,16 @@
 SHELL := /bin/sh
 .SUFFIXES:
 .DEFAULT_GOAL := help
+# Where this is set, each of the many processes that are started compiles a thousand modules anew: two seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
 PICTURES := clean_in_light and (home or paused-queue or policy or processes)
-IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
+# Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
+IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-latency bench-parked bench-scheduler bench-pages lock clean
 

@@ -24,7 +24,7 @@ from dlq.models import Campaign
 from dlq.parts import MATCHES_COUNTED_MAX, PartView
 from dlq.states import CampaignState
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import everywhere, sql
 from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound, Unavailable
 from tenants import audit
 
@@ -128,9 +128,11 @@ def preview(
     _require_filter(chosen)
     params = chosen.columns() | scope.params() | {"frozen_at": frozen_at or now or clock(), "now": now}
     verdicts: Counter[str | None] = Counter()
-    for alias in database.aliases().values():
-        limited = params | {"limit": MATCHES_COUNTED_MAX}
-        verdicts.update(dict(sql.rows("dlq/campaign_preview", limited, alias=alias)))
+    limited = params | {"limit": MATCHES_COUNTED_MAX}
+    for rows in everywhere.ask(
+        lambda alias: sql.rows("dlq/campaign_preview", limited, alias=alias), unknown=[]
+    ):
+        verdicts.update(dict(rows))
     matches = sum(verdicts.values())
     skips = {reason: count for reason, count in verdicts.items() if reason is not None}
     return Preview(matches, matches >= MATCHES_COUNTED_MAX, skips)

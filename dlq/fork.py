@@ -83,7 +83,7 @@ def fork(job_id: int, new: NewFork, *, scope: Scope) -> Forked:
 def _fork(origin_id: int, job: NewJob, new: NewFork, is_dead: bool, alias: str) -> Forked:
     if not is_dead:
         raise NotDead
-    outcome = enqueue([job])[0]
+    outcome = enqueue([job], within=alias)[0]
     if isinstance(outcome, JobsPlatformError):
         raise outcome
     if outcome.replayed:

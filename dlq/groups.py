@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jobqueue import policies
 from jobqueue.types import Scope
-from jobsplatform import database, events, sql
+from jobsplatform import database, events, everywhere, sql
 from jobsplatform.errors import NotFound
 
 COUNT_CAP: Final = 1_000  # dead letters of a group that are counted
@@ -48,8 +48,13 @@ class Group:
 Place = tuple[datetime, str]  # last_seen and fingerprint: where the next page begins
 
 
-def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group], Place | None]:
-    """A page of groups, latest first, and where to go on (None: that was all)."""
+def page(
+    *, scope: Scope, before: Place | None, limit: int, unknown: list[int] | None = None
+) -> tuple[list[Group], Place | None]:
+    """A page of groups, latest first, and where to go on (None: that was all).
+
+    `unknown` gets the shards that do not answer; without it they are an error.
+    """
     before_at, before_print = before or (None, None)
     params: dict[str, Any] = {
         "before_at": before_at,
@@ -60,8 +65,8 @@ def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group]
         **scope.params(),
     }
     found: dict[str, Group] = {}
-    for alias in database.aliases().values():
-        for row in sql.rows("dlq/groups", params, alias=alias):
+    for rows in everywhere.ask(lambda alias: sql.rows("dlq/groups", params, alias=alias), unknown):
+        for row in rows:
             group = Group(*row)
             held = found.get(group.fingerprint)
             found[group.fingerprint] = group if held is None else _merged(held, group)
@@ -158,8 +163,8 @@ def growth(now: datetime | None = None) -> list[Growth]:
     params = {"recent_s": RECENT_SECONDS, "usual_s": USUAL_SECONDS, "now": now}
     recent: dict[int, int] = {}
     usual: dict[int, float] = {}
-    for alias in database.aliases().values():
-        for queue_id, lately, usually in sql.rows("dlq/growth", params, alias=alias):
+    for rows in everywhere.ask(lambda alias: sql.rows("dlq/growth", params, alias=alias), unknown=[]):
+        for queue_id, lately, usually in rows:
             recent[queue_id] = recent.get(queue_id, 0) + lately
             usual[queue_id] = usual.get(queue_id, 0.0) + usually
     names = policies.names(set(recent))

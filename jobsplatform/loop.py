@@ -27,7 +27,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, reset_queries
 
-from jobsplatform import events
+from jobsplatform import events, reach
 from jobsplatform.errors import Unavailable, UnknownOutcome
 from jobsplatform.probe import LOOPBACK, Probe
 
@@ -175,7 +175,8 @@ def _attempt(duty: Pass, stop: Stop) -> None:
         seconds = duty.back_off()
         _tell(duty, error)
         connections.close_all()
-        stop.wait(seconds)  # the other passes need the same database
+        if not _others_answer():
+            stop.wait(seconds)  # the other passes need the same database
     except Exception as error:
         duty.back_off()
         _tell(duty, error)
@@ -183,6 +184,12 @@ def _attempt(duty: Pass, stop: Stop) -> None:
         if duty.failures:
             events.emit("pass_recovered", name_of_pass=duty.name)
         duty.reschedule(count, began_at)
+
+
+def _others_answer() -> bool:
+    """Whether a database is known to be down and another is not: then only what needs the first one has to wait."""
+    down = reach.down()
+    return bool(down) and not down >= settings.DATABASES.keys()
 
 
 def _tell(duty: Pass, error: Exception) -> None:

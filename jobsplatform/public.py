@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ from jobsplatform.errors import InsufficientScope, JobsPlatformError, Unavailabl
 from jobsplatform.http import Call, Endpoint, Reply
 
 READY_RETRY_SECONDS: Final = 2
+REMEMBERED: Final = "; tokens, queues and limits are as remembered: changes and revocations wait"
+REMEMBERED_SECONDS: Final = 900.0
+READY: Final = {"type": "object", "properties": {"status": {"type": "string"}, "detail": {"type": "string"}}}
 STATUS: Final = {"type": "object", "properties": {"status": {"type": "string"}}}
 
 
@@ -35,14 +39,21 @@ class ShowLife(Endpoint):
 
 
 class ShowReadiness(Endpoint):
-    """Whether every database takes writes, keeps what it confirms, keeps time and is migrated."""
+    """Whether every database takes writes, keeps what it confirms, keeps time and is migrated.
 
-    replies = {200: STATUS}
+    While work can go on without one that is away: 200, degraded.
+    """
+
+    replies = {200: READY}
 
     def act(self, call: Call) -> Reply:
-        faults = list(faults_of_databases())
+        faults, away = list(faults_of_databases()), databases_away()
+        if away and not may_go_on(away):
+            raise Unavailable("; ".join([*faults, *away.values()]), retry_after=READY_RETRY_SECONDS)
         if faults:
             raise Unavailable("; ".join(faults), retry_after=READY_RETRY_SECONDS)
+        if away:
+            return Reply(200, {"status": "degraded", "detail": "; ".join(away.values())})
         return Reply(200, {"status": "ready"})
 
 
@@ -71,12 +82,47 @@ class ShowMetrics(Endpoint):
 
 def faults_of_databases() -> Iterator[str]:
     """What keeps the platform from working, a sentence each, without a name or address of the inside."""
-    for number, alias in enumerate(dict.fromkeys(["default", *settings.SHARD_ALIASES.values()])):
-        title = "control database" if number == 0 else f"shard database {number - 1}"
+    for alias, title in _titles().items():
         try:
             yield from (f"{title}: {fault}" for fault in _faults_of(alias))
+            _met_at[alias] = time.monotonic()
         except (DatabaseError, JobsPlatformError):
-            yield f"{title}: cannot be reached"
+            _away.add(alias)
+        else:
+            _away.discard(alias)
+
+
+def databases_away() -> dict[str, str]:
+    """The databases that the last look could not reach, with a sentence each."""
+    return {
+        alias: f"{title}: cannot be reached" + (REMEMBERED if alias == "default" else "")
+        for alias, title in _titles().items()
+        if alias in _away
+    }
+
+
+def may_go_on(away: Mapping[str, str]) -> bool:
+    """Whether enqueues, claims and completions go on without these: some shard is there, and callers are known.
+
+    Tokens are remembered for fifteen minutes without control; a process that never met it knows nobody.
+    """
+    shards = set(settings.SHARD_ALIASES.values())
+    if shards <= away.keys():
+        return False
+    met_at = _met_at.get("default")
+    return "default" not in away or (met_at is not None and time.monotonic() - met_at < REMEMBERED_SECONDS)
+
+
+def _titles() -> dict[str, str]:
+    aliases = dict.fromkeys(["default", *settings.SHARD_ALIASES.values()])
+    return {
+        alias: "control database" if number == 0 else f"shard database {number - 1}"
+        for number, alias in enumerate(aliases)
+    }
+
+
+_away: set[str] = set()
+_met_at: dict[str, float] = {}
 
 
 def _faults_of(alias: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import environ
 
-from jobsplatform import embedded, logs, secretfiles
+from jobsplatform import addresses, embedded, logs, secretfiles
 from jobsplatform.components import AUTH_PASSWORD_VALIDATORS as AUTH_PASSWORD_VALIDATORS
 from jobsplatform.components import BASE_DIR as BASE_DIR
 from jobsplatform.components import INSTALLED_APPS as INSTALLED_APPS
@@ -36,7 +36,7 @@ LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNIN
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA
 DATABASE_URL = env("JOBSPLATFORM_DATABASE_URL", default="")  # postgresql://…, server ≥ 15; empty: embedded
-SHARDS = env.list("JOBSPLATFORM_SHARDS", default=[])  # URLs, or names beside the default; empty: one, in it
+_SHARDS = env("JOBSPLATFORM_SHARDS", default="")  # URLs, or names beside the default; empty: one, in it
 
 # All hosts of one platform need the same two secrets: with a real server both must be named (E003).
 SECRETS_NAMED = bool(SECRET_KEY and PEPPER)
@@ -57,9 +57,9 @@ JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)
 def _database(place: str) -> dict[str, Any]:
     """The DATABASES entry of a URL, or of a database's name on the default server."""
     if "://" in place:
-        entry = dict(environ.Env.db_url_config(place))
+        entry = addresses.entry(place)
     elif DATABASE_URL:
-        entry = {**environ.Env.db_url_config(DATABASE_URL), "NAME": place}
+        entry = {**addresses.entry(DATABASE_URL), "NAME": place}
     else:
         entry = embedded.Server(DATA).address(place)
     options = {
@@ -79,7 +79,7 @@ def _database(place: str) -> dict[str, Any]:
         },
     }
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "jobsplatform.postgresql",
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         "DISABLE_SERVER_SIDE_CURSORS": True,  # they would need one connection for a whole session
@@ -88,7 +88,7 @@ def _database(place: str) -> dict[str, Any]:
     }
 
 
-SHARDS = SHARDS or ([] if DATABASE_URL else embedded.Server(DATA).shards())
+SHARDS = addresses.split(_SHARDS) or ([] if DATABASE_URL else embedded.Server(DATA).shards())
 SHARD_ALIASES = {number: f"shard{number}" for number in range(len(SHARDS))} or {0: "default"}
 DATABASES = {
     "default": _database(DATABASE_URL or embedded.DATABASE),

@@ -23,6 +23,7 @@ from django.db import connections, transaction
 from psycopg import errors as pg
 from psycopg.adapt import Dumper
 
+from jobsplatform import reach
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 Row = tuple[Any, ...]
@@ -197,7 +198,8 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
 
     connection.add_notice_handler(listen)
     try:
-        yield connection
+        with reach.watched(alias):
+            yield connection
     except Unavailable:
         _discard_lost(alias)
         raise
@@ -229,11 +231,13 @@ def _mark_broken(alias: str) -> None:
 
 
 def _discard_lost(alias: str) -> None:
-    """Forget a connection that the server closed, so that the next statement gets a new one."""
+    """Forget a connection that the server closed, so that the next statement gets a new one, and ask the server."""
     wrapper = connections[alias]
     raw = wrapper.connection
-    if raw is not None and (raw.closed or raw.broken) and not wrapper.in_atomic_block:
-        wrapper.close()
+    if raw is not None and (raw.closed or raw.broken):
+        reach.suspect(alias)
+        if not wrapper.in_atomic_block:
+            wrapper.close()
 
 
 def in_transaction(alias: str, action: Callable[[], T]) -> T:

@@ -362,6 +362,9 @@ class RequestKey(models.Model):
     fingerprint = models.BinaryField(max_length=32)
     accepted_at = models.DateTimeField()
     job_purged_at = models.DateTimeField(null=True)
+    is_moved = models.BooleanField(
+        default=False, db_default=False, help_text="It came with its slot: the job is on another shard."
+    )
 
     class Meta:
         constraints = [
@@ -374,7 +377,12 @@ class RequestKey(models.Model):
                 fields=["job_purged_at"],
                 condition=Q(job_purged_at__isnull=False),
                 name="requestkey_purge_idx",
-            )
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(is_moved=True, job_purged_at__isnull=True),
+                name="requestkey_moved_idx",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -887,5 +895,6 @@ class Horizon(models.Model):
         return str(self.at)
 
 
-# Schedules have a file of their own; Django finds an app's models through this one.
+# Schedules and the shard map have files of their own; Django finds an app's models through this one.
 from jobqueue import schedule_models as schedule_models  # noqa: E402
+from jobqueue import shard_models as shard_models  # noqa: E402

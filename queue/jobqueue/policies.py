@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F, Max
 from django.db.models.functions import Now
 
@@ -37,6 +37,7 @@ PAUSES_MAX: Final = 500  # shown, or ended by one pass
 BAND_NAME_CHARS_MAX: Final = 64
 WEIGHT_MAX: Final = 1_000_000
 VERSIONED: Final = ("bands", "reserved_share", "ageing_s", "cost_model")  # what a PolicyVersion says
+AWAY_SECONDS: Final = 1.0  # until control is asked again after it could not be read
 CACHE_SECONDS: Final = 5.0  # the contract's bound for changes; absent names are never remembered
 
 
@@ -182,16 +183,21 @@ def _trial(queue: Queue) -> Trial | None:
 
 
 def by_name(name: str) -> QueuePolicy:
-    """The queue of that name, at most five seconds old. Raises NotFound."""
+    """The queue of that name, at most five seconds old; without control as it was. Raises NotFound, Unavailable."""
     held = _cache.get(name)
     if held is not None and held[0] > time.monotonic():
         return held[1]
     try:
         queue = Queue.objects.get(name=name)
+        return _remember(queue)
     except Queue.DoesNotExist:
         _cache.pop(name, None)
         raise NotFound from None
-    return _remember(queue)
+    except (OperationalError, InterfaceError) as error:
+        if held is None:
+            raise Unavailable("The queue's policy cannot be read.") from error
+        _cache[name] = (time.monotonic() + AWAY_SECONDS, held[1])
+        return held[1]
 
 
 def _remember(queue: Queue) -> QueuePolicy:
@@ -201,18 +207,29 @@ def _remember(queue: Queue) -> QueuePolicy:
 
 
 def visible(scope: Scope) -> tuple[QueuePolicy, ...]:
-    """Every queue that a caller may use, by id."""
+    """Every queue that a caller may use, by id; while control is away, of those that this process has used."""
     queues = Queue.objects.order_by("pk")
     if scope.queue_ids is not None:
         queues = queues.filter(pk__in=scope.queue_ids)
-    return tuple(_policy(queue) for queue in queues)
+    try:
+        return tuple(_remember(queue) for queue in queues)
+    except (OperationalError, InterfaceError) as error:
+        held = [
+            policy for _, policy in _cache.values() if scope.queue_ids is None or policy.id in scope.queue_ids
+        ]
+        if not held:
+            raise Unavailable("The queues cannot be read.") from error
+        return tuple(sorted(held, key=lambda policy: policy.id))
 
 
 def names(queue_ids: set[int]) -> dict[int, str]:
     """Queue id → name, for those that exist. A queue keeps its name, so each process asks once."""
     missing = queue_ids - _names.keys()
     if missing:
-        _names.update(Queue.objects.filter(pk__in=missing).values_list("pk", "name"))
+        try:
+            _names.update(Queue.objects.filter(pk__in=missing).values_list("pk", "name"))
+        except (OperationalError, InterfaceError):
+            _names.update((policy.id, name) for name, (_, policy) in _cache.items())
     return {queue_id: _names[queue_id] for queue_id in queue_ids if queue_id in _names}
 
 
@@ -567,7 +584,10 @@ def push(queue: Queue) -> list[int]:
     """Write the queue's policy to every shard, never an older version over a newer. Returns shards not reached."""
     values = {name: getattr(queue, name) for name in _PUSHED_FIELDS}
     unreached = []
-    for number, alias in database.aliases().items():
+    shards, depth = len(database.aliases()), queue.depth_limit
+    for place, (number, alias) in enumerate(database.aliases().items()):
+        if depth is not None:  # every shard its even part of the queue's depth
+            values["depth_limit"] = max(1, depth // shards + (place < depth % shards))
         try:
             with transaction.atomic(using=alias):
                 rows = PolicyRow.objects.using(alias)

@@ -17,7 +17,7 @@ from jobqueue.limits import BATCH_BODY_BYTES_MAX, HORIZON, JOB_BODY_BYTES_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
 from jobqueue.why import why
-from jobsplatform import cursors, tracing
+from jobsplatform import cursors, everywhere, tracing
 from jobsplatform.errors import Invalid, JobsPlatformError, NotFound
 from jobsplatform.http import Call, Endpoint, Reply, splice
 from jobsplatform.problem import document
@@ -100,10 +100,13 @@ class ListJobs(Endpoint):
         self.before = cursors.read(call)
 
     def act(self, call: Call) -> Reply:
-        before = None if self.before is None else self.before[0]
-        views, last = reads.page(self.wanted, scope=scope_of(call), before=before, limit=call.query["limit"])
-        following = cursors.write(call, None if last is None else (last,))
-        return Reply(200, {"items": list(names.jobs(views)), "next": following})
+        limit, unknown = call.query["limit"], list[int]()
+        views, last = reads.page(
+            self.wanted, scope=scope_of(call), before=self.before, limit=limit, unknown=unknown
+        )
+        following = cursors.write(call, last)
+        members = {"items": list(names.jobs(views)), "next": following, **everywhere.mark(unknown)}
+        return Reply(200, members)
 
 
 class ShowJob(Endpoint):

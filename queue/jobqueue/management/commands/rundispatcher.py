@@ -7,6 +7,8 @@ from django.conf import settings
 from jobqueue import dependencies, hooks, judging, policies, processes, upkeep
 from jobqueue.models import Process
 from jobqueue.schedules import firing, register
+from jobqueue.shards import keys, shares
+from jobqueue.shards import register as register_of_shards
 from jobsplatform.loop import Pass, batch_of
 from tenants import audit
 
@@ -35,6 +37,9 @@ class Command(processes.BeatingCommand):
             Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
+            Pass("repair_slots", register_of_shards.repair, interval_s=5),
+            Pass("balance_shares", shares.balance, interval_s=1),
+            Pass("date_moved_keys", keys.date_moved, interval_s=60),
             Pass("seal_audit", audit.seal, interval_s=60),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
             *hooks.passes(),
