@@ -83,7 +83,8 @@ class Stop:
 class Pass:
     """One duty of a loop: what to run and how often. `full` is the count that says that more is waiting.
 
-    `rate_per_s` bounds how much it does a second while more is waiting; None: as much as it can.
+    `rate_per_s` bounds how much it does a second while more is waiting, and lets it rest for as long as a batch took.
+    None: as much as it can.
     """
 
     name: str
@@ -96,7 +97,7 @@ class Pass:
     told_at: float = field(default=float("-inf"), init=False)
 
     def reschedule(self, count: int, began_at: float) -> None:
-        """After a full batch the pass runs again at once, or when its rate allows what it did since `began_at`.
+        """After a full batch the pass runs again at once; a paced one rests, and keeps to its rate since `began_at`.
 
         Else after its interval, a tenth more or less.
         """
@@ -104,8 +105,10 @@ class Pass:
         now = time.monotonic()
         if self.full is None or count < self.full:
             self.due_at = now + self.interval_s * random.uniform(0.9, 1.1)
-        else:
-            self.due_at = now if self.rate_per_s is None else max(now, began_at + count / self.rate_per_s)
+        elif self.rate_per_s is None:
+            self.due_at = now
+        else:  # on a machine that is busy a batch takes longer, and so does its rest: live work has the other half
+            self.due_at = max(2 * now - began_at, began_at + count / self.rate_per_s)
 
     def back_off(self) -> float:
         """Put the pass off after a failure; returns the seconds."""

@@ -104,8 +104,8 @@ JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process
 JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
 JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
-JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=5000)  # 100..100000 a dispatcher
-JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=2000)  # 100..100000 lapsed, a reaper
+JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=2000)  # 100..100000 a dispatcher
+JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=1000)  # 100..100000 lapsed, a reaper
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
