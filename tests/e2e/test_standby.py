@@ -111,7 +111,11 @@ class Pair:
         return psycopg.connect(where, autocommit=True)
 
     def until_it_answers(self, name: str) -> None:
-        until(lambda: bool(self.connect(name).execute("SELECT 1").fetchone()))
+        def answers() -> bool:
+            with self.connect(name) as session:
+                return bool(session.execute("SELECT 1").fetchone())
+
+        until(answers)
 
     def environment(self, data: Path) -> dict[str, str]:
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
