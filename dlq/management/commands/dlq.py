@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -181,9 +182,16 @@ def _add_filter(parser: CommandParser) -> None:
     parser.add_argument("--tenant", metavar="SLUG", help="of one tenant alone")
     parser.add_argument("--queue", metavar="NAME")
     parser.add_argument("--reason", choices=DeadReason.values)
-    parser.add_argument("--kind")
-    parser.add_argument("--fingerprint", help="as `dlq groups` shows it")
+    parser.add_argument("--kind", type=_named)
+    parser.add_argument("--fingerprint", type=_named, help="as `dlq groups` shows it")
     parser.add_argument("--failed-before", metavar="INSTANT", help="RFC 3339, such as 2030-01-31T08:00:00Z")
+
+
+def _named(text: str) -> str:
+    """Refuses what is empty: a filter by it would find nothing, for ever."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; leave it out for any")
+    return text
 
 
 def _add_list(verbs: Any) -> None:
