@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, reset_queries
 
 from jobsplatform import events
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 BACKOFF_SECONDS_MIN: Final = 0.1
@@ -206,7 +207,7 @@ def parent_is_gone() -> bool:
 # Commands
 
 
-class LoopCommand(BaseCommand):
+class LoopCommand(StrictCommand):
     """Base of `manage.py run…`: a subclass names its passes. SIGTERM: exit 0 after the current pass."""
 
     def passes(self) -> Sequence[Pass]:

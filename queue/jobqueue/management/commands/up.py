@@ -11,11 +11,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from jobsplatform import scopes
+from jobsplatform.commands import StrictCommand
 from jobsplatform.embedded import EmbeddedError, Server
 from jobsplatform.supervisor import Options, Supervisor, UpError, say
 from tenants import access
@@ -25,7 +26,7 @@ OPERATOR = "operator"
 SHARDS_MAX = 64
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = "Start PostgreSQL, migrate, and run web, worker, dispatcher and reaper until Ctrl-C."
     requires_system_checks: list[str] = []  # the database need not run yet; `--prepare` checks it
 
