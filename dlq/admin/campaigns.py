@@ -195,7 +195,7 @@ def groups_page(request: HttpRequest) -> HttpResponse:
 
 
 def _group_row(group: groups.Group, slugs: Mapping[int, str]) -> list[object]:
-    count = f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}"
+    count = f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else "")
     address = f"{reverse('admin:dlq_deadletter_changelist')}?fingerprint={group.fingerprint}"
     return [
         ": ".join(filter(None, [group.error_class, first_line(group.sample)])) or NOTHING,

@@ -64,13 +64,15 @@ class Command(VerbCommand):
     def act_groups(self, options: dict[str, Any]) -> None:
         found, more = groups.page(scope=_scope(options), before=None, limit=PAGE_DEFAULT)
         for group in found:
-            count = f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}"
+            count = f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else "")
             kinds = ", ".join(group.kinds)
             self.stdout.write(
                 f"{group.fingerprint}  {count:>7}  {format_instant(group.last_seen)}  {kinds}: {_short(group.sample)}"
             )
         counted = "1 group" if len(found) == 1 else f"{len(found)} groups"
         self.stdout.write(f"{counted} shown" + (", there are more." if more else "."))
+        if any(group.is_cut for group in found):
+            self.stdout.write("Not all errors were looked at: there are too many for one read.")
 
     def act_growth(self, options: dict[str, Any]) -> None:
         for one in groups.growth():
