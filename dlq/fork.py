@@ -85,7 +85,7 @@ def _fork(origin_id: int, job: NewJob, new: NewFork, is_dead: bool, alias: str) 
         return Forked(made, origin_id, replayed=True)
     if not is_dead:
         raise NotDead
-    outcome = enqueue([job])[0]
+    outcome = enqueue([job], within=alias)[0]
     if isinstance(outcome, JobsPlatformError):
         raise outcome
     if outcome.replayed:  # of another job, or of a fork that was made at this moment

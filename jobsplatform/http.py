@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 from structlog.contextvars import bound_contextvars
 
-from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson
+from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson, tracing
 from jobsplatform.errors import (
     FieldError,
     InsufficientScope,
@@ -363,7 +363,10 @@ class RequestIdMiddleware:
         request.request_id = request_id  # type: ignore[attr-defined]
         token, served = requestid.current.set(request_id), acting.serving.set(request)
         try:
-            with bound_contextvars(request_id=request_id):  # every log line of this request names it
+            trace = tracing.logged(tracing.sent(request.META.get("HTTP_TRACEPARENT")))
+            with bound_contextvars(
+                request_id=request_id, **trace
+            ):  # every log line of this request names them
                 response = self.get_response(request)
         finally:
             requestid.current.reset(token)
@@ -372,13 +375,16 @@ class RequestIdMiddleware:
         return response
 
 
+REPORTS: Final = "/csp-report"  # where browsers say what a page was kept from doing
+
+
 class SecurityHeadersMiddleware:
     """Headers that keep browsers from running, framing, guessing or storing what they should not."""
 
     HEADERS: ClassVar[Mapping[str, str]] = {
         "Content-Security-Policy": (
             "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; "
-            "form-action 'self'; frame-ancestors 'none'"
+            f"form-action 'self'; frame-ancestors 'none'; report-uri {REPORTS}"
         ),
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",

@@ -1,7 +1,8 @@
 """API tokens: made, shown once, kept as keyed digests, checked in constant time, rotated and revoked.
 
 A token is `jp_<id>_<secret>`; the secret has 192 random bits, so a fast keyed hash is the right one. What a token
-may do is remembered for at most five seconds a process; unknown tokens are never remembered.
+may do is remembered for at most five seconds a process, and for fifteen minutes while the control database is away;
+unknown tokens are never remembered.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from jobsplatform.errors import FieldError, Invalid, NotFound, Unauthenticated
+from jobsplatform.errors import FieldError, Invalid, NotFound, Unauthenticated, Unavailable
 from jobsplatform.scopes import ALL as SCOPES
 from tenants import audit
 from tenants.models import ApiToken, Tenant
 
 CACHE_SECONDS: Final = 5.0
+AWAY_SECONDS: Final = (
+    900.0  # without control revocations wait so long at most; after that nobody is known any more
+)
 CACHE_MAX: Final = 10_000  # tokens a process remembers
 LAST_USED_STEP: Final = timedelta(minutes=1)  # how exact `last_used_at` is kept
 NAME_CHARS_MAX: Final = 200
@@ -61,7 +65,7 @@ class Caller:
         return f"token:{self.public_id}"
 
 
-_cache: dict[bytes, tuple[float, Caller]] = {}
+_cache: dict[bytes, tuple[float, Caller]] = {}  # when it was read, by this process's own clock
 _tenants: dict[str, tuple[float, TenantRef]] = {}
 
 
@@ -82,13 +86,25 @@ def authenticate(header: str | None) -> Caller:
     presented = digest(match[2])
     key = match[1].encode() + presented
     held = _cache.get(key)
-    if held is not None and held[0] > time.monotonic():
+    if held is not None and _is_young(held[0], CACHE_SECONDS):
         return held[1]
-    caller = _look_up(match[1], presented)
+    try:
+        caller = _look_up(match[1], presented)
+    except Unauthenticated:
+        _cache.pop(key, None)  # it must not be let in when control is away a moment later
+        raise
+    except (OperationalError, InterfaceError) as error:
+        if held is not None and _is_young(held[0], AWAY_SECONDS):
+            return held[1]
+        raise Unavailable("Who calls cannot be found out at the moment.") from error
     if len(_cache) >= CACHE_MAX:
         _cache.clear()
-    _cache[key] = (time.monotonic() + CACHE_SECONDS, caller)
+    _cache[key] = (time.monotonic(), caller)
     return caller
+
+
+def _is_young(read_at: float, seconds: float) -> bool:
+    return time.monotonic() - read_at < seconds
 
 
 def _look_up(public_id: str, presented: bytes) -> Caller:
@@ -122,14 +138,20 @@ def _look_up(public_id: str, presented: bytes) -> Caller:
 def tenant_by_slug(slug: str) -> TenantRef | None:
     """The tenant of that slug, at most five seconds old; an absent one is asked for anew each time."""
     held = _tenants.get(slug)
-    if held is not None and held[0] > time.monotonic():
+    if held is not None and _is_young(held[0], CACHE_SECONDS):
         return held[1]
-    tenant = Tenant.objects.filter(slug=slug).first()
+    try:
+        tenant = Tenant.objects.filter(slug=slug).first()
+    except (OperationalError, InterfaceError) as error:
+        if held is not None and _is_young(held[0], AWAY_SECONDS):
+            return held[1]
+        raise Unavailable("Which tenant that is cannot be found out at the moment.") from error
     if tenant is None:
+        _tenants.pop(slug, None)
         return None
     if len(_tenants) >= CACHE_MAX:
         _tenants.clear()
-    _tenants[slug] = (time.monotonic() + CACHE_SECONDS, _ref(tenant))
+    _tenants[slug] = (time.monotonic(), _ref(tenant))
     return _tenants[slug][1]
 
 

@@ -89,6 +89,20 @@ class SigningSecret(models.Model):
         return f"signing secret {self.number} of {self.tenant}"
 
 
+class LoginAttempt(models.Model):
+    """How often somebody tried to log in since an instant: by name and address, by name, by address (hashed)."""
+
+    key = models.BinaryField(max_length=32, primary_key=True)
+    count = models.IntegerField()
+    since = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["since"], name="loginattempt_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.count} attempts since {self.since}"
+
+
 class Quota(models.Model):
     """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
 
@@ -124,6 +138,29 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return "/".join(str(part) for part in (self.tenant, self.queue or "*", self.band) if part is not None)
+
+
+class LimitGrant(models.Model):
+    """How much of a limit control has granted to a shard, and under which version: never less than the shard has."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    queue = models.CharField(max_length=64, blank=True, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(default=-1, help_text="-1: over all bands.")
+    resource = models.CharField(max_length=10, choices=[("running", "running"), ("depth", "depth")])
+    shard = models.SmallIntegerField()
+    granted = models.IntegerField(default=0)
+    version = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "queue", "band", "resource", "shard"], name="limitgrant_once_per_shard"
+            ),
+            models.CheckConstraint(condition=models.Q(granted__gte=0), name="limitgrant_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.granted} {self.resource} of {self.tenant} on shard {self.shard}"
 
 
 class TenantState(models.Model):
@@ -165,12 +202,38 @@ class TenantLimit(models.Model):
     enqueue_rate_per_s = models.FloatField(null=True)
     enqueue_burst = models.IntegerField(null=True)
     max_payload_bytes = models.IntegerField(null=True)
+    is_shared = models.BooleanField(
+        default=False, db_default=False, help_text="Over several shards: here its share counts."
+    )
 
     class Meta:
         indexes = [models.Index(fields=["tenant_id"], name="tenantlimit_claim_idx")]
 
     def __str__(self) -> str:
         return f"limit of tenant {self.tenant_id}"
+
+
+class LimitShare(models.Model):
+    """This shard's share of a limit that holds over several shards. Without a row it has none."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64)
+    band = models.SmallIntegerField(help_text="-1: over all bands.")
+    resource = models.CharField(max_length=10)
+    share = models.IntegerField()
+    version = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "queue", "band", "resource"], name="limitshare_once_per_scope"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.share} {self.resource} of tenant {self.tenant_id}"
 
 
 class Allowance(models.Model):
@@ -238,6 +301,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "audit entries"
+        permissions = [("export_auditentry", "Can export the audit")]
         indexes = [
             models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
             models.Index(fields=["target", "-id"], name="audit_target_idx"),

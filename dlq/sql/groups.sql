@@ -4,21 +4,8 @@
 --   (there may be more pairs than were looked at)
 -- A lane's errors are walked from one to the next along an index: the cost grows with how many differ, not with how
 -- many dead letters there are; at most `pairs_max` (lane, error) pairs are looked at, of all lanes alike.
-WITH RECURSIVE lane_with AS (
-        (SELECT d.lane_id FROM dlq_deadletter d WHERE %(tenant_id)s::bigint IS NULL ORDER BY d.lane_id LIMIT 1)
-        UNION ALL
-        SELECT (SELECT d.lane_id FROM dlq_deadletter d WHERE d.lane_id > w.lane_id ORDER BY d.lane_id LIMIT 1)
-        FROM lane_with w WHERE w.lane_id IS NOT NULL
-    ),
-    candidate AS (
-        SELECT l.id, l.tenant_id, l.queue_id, l.kind FROM queue_lane l
-        WHERE %(tenant_id)s::bigint IS NOT NULL AND l.tenant_id = %(tenant_id)s::bigint
-        UNION ALL
-        SELECT l.id, l.tenant_id, l.queue_id, l.kind FROM lane_with w JOIN queue_lane l ON l.id = w.lane_id
-    ),
-    lane AS MATERIALIZED (
-        SELECT l.* FROM candidate l WHERE {in_scope}
-    ),
+WITH RECURSIVE {dead_lanes},
+    lane AS MATERIALIZED (SELECT l.* FROM candidate l WHERE {in_scope}),
     pair AS MATERIALIZED (
         -- Round by round, one more error of each lane: where the walk is cut, no lane has hidden another's.
         WITH RECURSIVE walk AS (

@@ -17,7 +17,7 @@ from django.db import DatabaseError, transaction
 from jobqueue import judging
 from jobqueue.models import Dependency, DependencySettings
 from jobqueue.policy.limit import window_s
-from jobsplatform import database, sql
+from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 
@@ -49,13 +49,15 @@ class Standing:
 # Reading
 
 
-def standings(name: str | None = None, now: datetime | None = None) -> list[Standing]:
-    """Where every dependency (or one) stands, by name and shard."""
-    found = [
-        Standing(shard, *row)
-        for shard, alias in database.aliases().items()
-        for row in sql.rows("jobqueue/dependency_states", {"name": name, "now": now}, alias=alias)
-    ]
+def standings(
+    name: str | None = None, now: datetime | None = None, *, unknown: list[int] | None = None
+) -> list[Standing]:
+    """Where every dependency (or one) stands, by name and shard; `unknown` gets the shards that do not answer."""
+    params = {"name": name, "now": now}
+    answers = everywhere.numbered(
+        lambda alias: sql.rows("jobqueue/dependency_states", params, alias=alias), unknown
+    )
+    found = [Standing(shard, *row) for shard, rows in answers for row in rows]
     return sorted(found, key=lambda standing: (standing.name, standing.shard))
 
 
@@ -176,16 +178,22 @@ def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
     return params
 
 
+def _take_permits_back() -> None:
+    """Free permits to probe whose shards do not need them any more; there are seldom any."""
+    if Dependency.objects.exclude(probe_shard=None).exists():
+        judging.take_permits_back({(one.name, one.shard): one.breaker for one in standings(unknown=[])})
+
+
 def adopt() -> int:
     """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
 
     What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
     """
-    found = [
-        (name, version)
-        for alias in database.aliases().values()
-        for name, version in sql.rows("jobqueue/dependency_versions", {}, alias=alias)
-    ]
+    _take_permits_back()
+    answers = everywhere.ask(
+        lambda alias: sql.rows("jobqueue/dependency_versions", {}, alias=alias), unknown=[]
+    )
+    found = [(name, version) for rows in answers for name, version in rows]
     versions = dict(Dependency.objects.values_list("name", "version"))
     new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
     Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)

@@ -12,7 +12,7 @@ from jobqueue import claiming, leases, policies
 from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.hub.waiters import Group, Waiter, deal, merged
 from jobqueue.types import FLEET, Scope
-from jobsplatform import database, events, sql
+from jobsplatform import database, events, everywhere, sql
 from jobsplatform.errors import JobsPlatformError, NotFound
 
 
@@ -24,9 +24,8 @@ def anything(group: Group) -> bool:
         "kinds": None if group.kinds is None else list(group.kinds),
         "tenant_id": group.scope.tenant_id,
     }
-    return any(
-        sql.rows("jobqueue/hub_peek", params, alias=alias)[0][0] for alias in database.aliases().values()
-    )
+    found = everywhere.ask(lambda alias: sql.rows("jobqueue/hub_peek", params, alias=alias)[0][0], unknown=[])
+    return any(found)
 
 
 def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:

@@ -10,12 +10,9 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management import call_command
 from django.core.management.base import CommandParser
-from django.db import connections
-from django.db.migrations.executor import MigrationExecutor
 
-from jobsplatform import scopes
+from jobsplatform import migrating, scopes
 from jobsplatform.commands import StrictCommand
 from jobsplatform.embedded import EmbeddedError, Server
 from jobsplatform.supervisor import Options, Supervisor, UpError, say
@@ -89,22 +86,13 @@ def _shards(text: str) -> int:
 
 def prepare(*, demo: bool) -> None:
     """Migrate every database, make the operator and a token if there are none yet, fill in the demo."""
-    say("Migrations", f"{sum(_migrate(alias) for alias in settings.DATABASES)} applied")
+    say("Migrations", f"{sum(migrating.migrate(alias) for alias in settings.DATABASES)} applied")
     _make_operator()
     _make_token()
     if demo:
         from jobqueue import demo as demonstration
 
         say("Demo", str(demonstration.prepare() or "ready"))
-
-
-def _migrate(alias: str) -> int:
-    """Bring one database up to date and return how many migrations that took."""
-    executor = MigrationExecutor(connections[alias])
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if plan:
-        call_command("migrate", database=alias, verbosity=0, interactive=False)
-    return len(plan)
 
 
 def _make_operator() -> None:

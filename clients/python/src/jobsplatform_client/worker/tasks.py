@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.aio import AsyncClient
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import AsyncJobContext
@@ -211,13 +212,15 @@ class AsyncWorker:
             if reconcile is None:
                 return NO_RECONCILER
             try:
-                settled = settled_by(await reconcile(job))
+                with tracing.processing(held.lease):
+                    settled = settled_by(await reconcile(job))
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 return _verdict_of(error, while_reconciling=True)
             if settled is not None:
                 return settled
         try:
-            return Complete(await self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(await self._registry.handlers[job.kind](job))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return _verdict_of(error, while_reconciling=False)
 

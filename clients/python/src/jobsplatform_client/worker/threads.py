@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.client import Client
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import JobContext
@@ -239,13 +240,15 @@ class Worker:
             if reconcile is None:
                 return NO_RECONCILER
             try:
-                settled = settled_by(reconcile(job))
+                with tracing.processing(held.lease):
+                    settled = settled_by(reconcile(job))
             except BaseException as error:
                 return verdict_of(error, while_reconciling=True)
             if settled is not None:
                 return settled
         try:
-            return Complete(self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(self._registry.handlers[job.kind](job))
         except BaseException as error:
             return verdict_of(error, while_reconciling=False)
 
