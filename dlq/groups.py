@@ -29,7 +29,10 @@ ALARM_AGAIN_SECONDS: Final = 600  # while it lasts, a process says so again
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, beyond it `is_capped`."""
+    """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, unless it `is_capped`.
+
+    `is_cut`: its shard has more (lane, error) pairs than one read looks at: more of this group, and other groups.
+    """
 
     fingerprint: str
     error_class: str | None
@@ -39,10 +42,11 @@ class Group:
     last_seen: datetime
     kinds: list[str]
     tenant_ids: list[int]
+    is_cut: bool = False
 
     @property
     def is_capped(self) -> bool:
-        return self.count > COUNT_CAP
+        return self.is_cut or self.count > COUNT_CAP
 
 
 Place = tuple[datetime, str]  # last_seen and fingerprint: where the next page begins
@@ -84,6 +88,7 @@ def _merged(one: Group, other: Group) -> Group:
         first_seen=min(one.first_seen, other.first_seen),
         kinds=sorted({*one.kinds, *other.kinds}),
         tenant_ids=sorted({*one.tenant_ids, *other.tenant_ids}),
+        is_cut=one.is_cut or other.is_cut,
     )
 
 

@@ -24,10 +24,11 @@ from types import FrameType
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, reset_queries
 
 from jobsplatform import events, reach
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import Unavailable, UnknownOutcome
 from jobsplatform.probe import LOOPBACK, Probe
 
@@ -250,7 +251,7 @@ def parent_is_gone() -> bool:
 # Commands
 
 
-class LoopCommand(BaseCommand):
+class LoopCommand(StrictCommand):
     """Base of `manage.py run…`: a subclass names its passes. SIGTERM: exit 0 after the current pass."""
 
     def passes(self) -> Sequence[Pass]:

@@ -108,7 +108,7 @@ def _row(group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Ha
     return Row(
         group,
         _short(": ".join(filter(None, [group.error_class, one_line(group.sample)])) or "no message"),
-        f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}",
+        f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else ""),
         ", ".join(sorted(slugs.get(tenant_id, f"#{tenant_id}") for tenant_id in group.tenant_ids)),
         [
             Cell(f"{count:,}{more}" if count else "0", 0 if not count else 1 + 3 * count // most)

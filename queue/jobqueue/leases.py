@@ -117,12 +117,17 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """`delay_s` None or 0: runnable at once, at its old place."""
+    """`delay_s` None or 0: runnable at once, at its old place.
+
+    `counts`: whether towards the queue's `max_releases`; None: if the job was started. A handler's wish does, and what
+    no handler saw does not.
+    """
 
     job_id: int
     generation: int
     token: bytes
     delay_s: int | None = None
+    counts: bool | None = None
 
     @property
     def call_hash(self) -> bytes:
@@ -245,6 +250,7 @@ def release(
         params = _held(batch) | {
             "call_hashes": [call.call_hash for call in batch],
             "delays_s": [call.delay_s for call in batch],
+            "counted": [call.counts for call in batch],
         }
         rows = moves.move("jobqueue/release", params | scope.params() | {"now": now}, alias=alias)
         wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))

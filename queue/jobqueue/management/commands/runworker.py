@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connections
 
 from jobqueue import policies
@@ -20,11 +20,12 @@ from jobqueue.worker.process import PRIVATE_FLAG
 from jobqueue.worker.registration import Registration
 from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import NotFound
 from jobsplatform.loop import add_probe, die_with_parent, parent_is_gone, serve_probe
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = (
         "Run handlers. SIGTERM drains within the grace period; a second signal gives all jobs back at once."
     )
