@@ -27,6 +27,7 @@ from jobsplatform.fields import Fault, normal_key
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
 
+REASON_CHARS_MAX = 2_000
 _WHOLE = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
@@ -91,6 +92,13 @@ def _close_idle() -> None:
 def actor() -> str:
     """How the audit names whoever runs a command on this machine."""
     return process_owner()
+
+
+def reason(text: str) -> str:
+    """Why, for the audit (an argparse type)."""
+    if len(text) > REASON_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"at most {REASON_CHARS_MAX} characters")
+    return text
 
 
 def names(text: str) -> list[str]:

@@ -375,6 +375,19 @@ class RequestIdMiddleware:
         return response
 
 
+def address_of(request: HttpRequest | None) -> str:
+    """Where a request comes from; behind our proxy, what the proxy says. IPv6: its network, of which one has many."""
+    if request is None:
+        return ""
+    named = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.HTTPS else ""
+    text = named.split(",")[-1].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
 REPORTS: Final = "/csp-report"  # where browsers say what a page was kept from doing
 
 

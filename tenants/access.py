@@ -34,6 +34,8 @@ AWAY_SECONDS: Final = (
 CACHE_MAX: Final = 10_000  # tokens a process remembers
 LAST_USED_STEP: Final = timedelta(minutes=1)  # how exact `last_used_at` is kept
 NAME_CHARS_MAX: Final = 200
+OVERLAP_SECONDS_MAX: Final = 7 * 24 * 3_600
+TOKENS_SHOWN_MAX: Final = 500
 
 _TOKEN = re.compile(r"jp_([0-9a-z]{12})_([A-Za-z0-9_-]{32})\Z", re.ASCII)
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -196,7 +198,7 @@ def create_token(
     return token, text
 
 
-def rotate_token(token: ApiToken, *, overlap_s: int, actor: str) -> tuple[ApiToken, str]:
+def rotate_token(token: ApiToken, *, overlap_s: int, actor: str, reason: str = "") -> tuple[ApiToken, str]:
     """Give a token a new secret; the old one goes on for `overlap_s` seconds (0: ends within five)."""
     secret = secrets.token_urlsafe(24)
     with transaction.atomic():
@@ -207,16 +209,30 @@ def rotate_token(token: ApiToken, *, overlap_s: int, actor: str) -> tuple[ApiTok
         held.previous_until = Now() + timedelta(seconds=overlap_s)
         held.save(update_fields=["digest", "previous_digest", "previous_until"])
         held.refresh_from_db()
-        _tell("rotate", held, actor, {"overlap_s": overlap_s})
+        _tell("rotate", held, actor, {"overlap_s": overlap_s}, reason)
     return held, f"jp_{held.public_id}_{secret}"
 
 
-def revoke_token(token: ApiToken, *, actor: str) -> None:
+def revoke_token(token: ApiToken, *, actor: str, reason: str = "") -> None:
     """End a token for good; every process knows within five seconds."""
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
-            _tell("revoke", token, actor, {})
+            _tell("revoke", token, actor, {}, reason)
     forget()
+
+
+def live_token(public_id: str, *, tenant: Tenant | None = None) -> ApiToken:
+    """A token that is not ended, by the id in its text. With `tenant`: of that tenant. Raises NotFound."""
+    tokens = ApiToken.objects.filter(public_id=public_id, revoked_at=None).select_related("tenant")
+    token = (tokens if tenant is None else tokens.filter(tenant=tenant)).first()
+    if token is None:
+        raise NotFound(f"There is no live token {public_id!r}." if tenant is None else "")
+    return token
+
+
+def live_tokens(tenant: Tenant | None) -> list[ApiToken]:
+    """The tokens of a tenant that are not ended, newest first; None: of the fleet."""
+    return list(ApiToken.objects.filter(tenant=tenant, revoked_at=None).order_by("-pk")[:TOKENS_SHOWN_MAX])
 
 
 def _check(scopes: list[str], name: str) -> None:
@@ -243,7 +259,12 @@ def _new_text() -> tuple[str, str, bytes]:
     return f"jp_{public_id}_{secret}", public_id, digest(secret)
 
 
-def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object]) -> None:
+def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object], reason: str = "") -> None:
     audit.record(
-        f"token.{verb}", f"token:{token.public_id}", actor=actor, tenant_id=token.tenant_id, details=details
+        f"token.{verb}",
+        f"token:{token.public_id}",
+        actor=actor,
+        tenant_id=token.tenant_id,
+        reason=reason,
+        details=details,
     )

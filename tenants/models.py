@@ -163,6 +163,28 @@ class LimitGrant(models.Model):
         return f"{self.granted} {self.resource} of {self.tenant} on shard {self.shard}"
 
 
+class QuotaVersion(models.Model):
+    """All limits of one scope as a change left them. Numbers count a tenant's changes; versions are never edited."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    number = models.PositiveIntegerField()
+    queue = models.CharField(max_length=64, blank=True)
+    band = models.SmallIntegerField(null=True)
+    limits = models.JSONField()
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    reverts_to = models.PositiveIntegerField(
+        null=True, help_text="The number of the version that it repeats."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "number"], name="quotaversion_once")]
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.tenant}'s quotas"
+
+
 class TenantState(models.Model):
     """What a shard must know of a tenant at claim; pushed by the verb that changes it."""
 
@@ -279,6 +301,63 @@ class Reservation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.jobs} places of tenant {self.tenant_id}"
+
+
+class RefusalDelta(models.Model):
+    """Jobs that one admission turned away. Insert-only; folded into `RefusalMinute` by upkeep."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField(help_text="Whose jobs they were.")
+    queue = models.CharField(max_length=64, help_text="Of the limit; empty: over all queues.")
+    band = models.SmallIntegerField(help_text="Of the limit; -1: over all bands.")
+    cause = models.CharField(max_length=20, help_text="The limit's name; queue_full: the queue's own depth.")
+    jobs = models.IntegerField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs of tenant {self.tenant_id}"
+
+
+class RefusalMinute(models.Model):
+    """Refusals by minute."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("tenant_id", "queue", "band", "cause", "minute")
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64)
+    band = models.SmallIntegerField()
+    cause = models.CharField(max_length=20)
+    minute = models.DateTimeField()
+    jobs = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["minute"], name="refusalminute_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs of tenant {self.tenant_id} at {self.minute:%H:%M}"
+
+
+class UsageHour(models.Model):
+    """The most of a limit that was seen in use within an hour, by samples of one a minute."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("tenant_id", "queue", "band", "hour")
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(help_text="-1: over all bands.")
+    hour = models.DateTimeField()
+    running = models.IntegerField()
+    waiting = models.IntegerField()
+    sampled_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hour"], name="usagehour_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"use by tenant {self.tenant_id} at {self.hour:%H:00}"
 
 
 class AuditEntry(models.Model):

@@ -14,7 +14,7 @@ from django.db.models import F
 from jobsplatform import database
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
-from tenants.models import Quota, Tenant, TenantLimit, TenantState
+from tenants.models import Quota, QuotaVersion, Tenant, TenantLimit, TenantState
 
 LIMITS: Final = (
     "max_running",
@@ -26,6 +26,7 @@ LIMITS: Final = (
     "weight",
 )
 INTAKE: Final = ("max_depth", "enqueue_rate_per_s", "max_payload_bytes")  # any of them is asked at enqueue
+HISTORY_MAX: Final = 50  # versions that one look shows
 _PUSHED: Final = ("max_running", "weight", "enqueue_burst", *INTAKE)
 
 
@@ -92,18 +93,32 @@ def set_quota(
         raise Invalid.at(f"/{unknown[0]}", f"{unknown[0]} is not a limit; there are {', '.join(LIMITS)}.")
     with transaction.atomic():
         tenant = _locked(slug)
-        quota = Quota.objects.filter(tenant=tenant, queue=queue, band=band).first()
-        quota = quota or Quota(tenant=tenant, queue=queue, band=band)
-        before = {name: getattr(quota, name) for name in limits}
-        for name, value in limits.items():
-            setattr(quota, name, value)
-        _clean(quota)
-        _check_burst(quota)
-        quota.save()
-        _bump(tenant)
-        details = {"scope": str(quota), "before": before, "after": dict(limits)}
-        audit.record(
-            "quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details
+        quota = _store_quota(tenant, limits, queue, band, actor=actor, reason=reason)
+    _require_reached(push(tenant))
+    return quota
+
+
+def quota_history(slug: str, limit: int = HISTORY_MAX) -> list[QuotaVersion]:
+    """The newest versions of a tenant's quotas, newest first. Raises NotFound."""
+    versions = QuotaVersion.objects.filter(tenant=get(slug)).select_related("tenant")
+    return list(versions.order_by("-number")[:limit])
+
+
+def revert_quota(slug: str, number: int, *, actor: str, reason: str = "") -> Quota:
+    """Make the limits of a version hold again, in the version's scope; that is a new version. Raises NotFound."""
+    with transaction.atomic():
+        tenant = _locked(slug)
+        version = QuotaVersion.objects.filter(tenant=tenant, number=number).first()
+        if version is None:
+            raise NotFound(f"The quotas of {slug} have no version {number}.")
+        quota = _store_quota(
+            tenant,
+            version.limits,
+            version.queue,
+            version.band,
+            actor=actor,
+            reason=reason,
+            reverts_to=number,
         )
     _require_reached(push(tenant))
     return quota
@@ -117,6 +132,72 @@ def _check_burst(quota: Quota) -> None:
     if burst < shards:
         detail = f"A burst is at least 1 a shard, and the tenant is on {shards}: pin it to {burst} first."
         raise Invalid.at("/enqueue_burst", detail)
+
+
+def _store_quota(
+    tenant: Tenant,
+    limits: Mapping[str, Any],
+    queue: str,
+    band: int | None,
+    *,
+    actor: str,
+    reason: str,
+    reverts_to: int | None = None,
+) -> Quota:
+    """Store the limits of a scope, their version and the audit, in the caller's transaction. Raises Invalid."""
+    quota = Quota.objects.filter(tenant=tenant, queue=queue, band=band).first()
+    quota = quota or Quota(tenant=tenant, queue=queue, band=band)
+    before = limits_of(quota)
+    for name, value in limits.items():
+        setattr(quota, name, value)
+    _clean(quota)
+    _check_burst(quota)
+    quota.save()
+    _bump(tenant)
+    details = {
+        "scope": str(quota),
+        "before": {name: before[name] for name in limits},
+        "after": dict(limits),
+        "version": _new_version(quota, before, actor, reason, reverts_to),
+    }
+    verb = "quota.set" if reverts_to is None else "quota.revert"
+    if reverts_to is not None:
+        details["reverts_to"] = reverts_to
+    audit.record(
+        verb, f"tenant:{tenant.slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details
+    )
+    return quota
+
+
+def limits_of(quota: Quota) -> dict[str, Any]:
+    """All limits of a quota by name; None: no limit."""
+    return {name: getattr(quota, name) for name in LIMITS}
+
+
+def _new_version(
+    quota: Quota, before: Mapping[str, Any], actor: str, reason: str, reverts_to: int | None
+) -> int | None:
+    """Keep the limits as they are now; the first time, as they were too, so that the first change can be undone.
+
+    Returns the version's number; None: nothing has changed.
+    """
+    now = limits_of(quota)
+    if now == before and reverts_to is None:
+        return None
+    kept = QuotaVersion.objects.filter(tenant=quota.tenant)
+    newest = kept.order_by("-number").first()
+    number = newest.number if newest else 0
+    place = {"tenant": quota.tenant, "queue": quota.queue, "band": quota.band}
+    if not kept.filter(queue=quota.queue, band=quota.band).exists():
+        number += 1
+        QuotaVersion.objects.create(
+            **place, number=number, limits=dict(before), actor=actor, reason="As it was before."
+        )
+    number += 1
+    QuotaVersion.objects.create(
+        **place, number=number, limits=now, actor=actor, reason=reason, reverts_to=reverts_to
+    )
+    return number
 
 
 def _locked(slug: str) -> Tenant:

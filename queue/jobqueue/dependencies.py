@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -24,6 +24,7 @@ from tenants import audit
 SETTINGS: Final = tuple(f.name for f in DependencySettings._meta.get_fields() if f.name != "is_held_open")
 SHARED: Final = ("max_running", "rate_burst", "ramp_per_s")  # whole numbers of which each shard gets a share
 RATE_WINDOW_SECONDS_MAX: Final = 3_600  # calls are kept that long
+HOLD_SECONDS_MAX: Final = 30 * 86_400  # longer ones are held by hand
 ADOPTED_MAX: Final = 1_000  # names that one pass makes known to control
 
 
@@ -82,28 +83,67 @@ def set_dependency(name: str, settings: Mapping[str, Any], *, actor: str, reason
     return dependency
 
 
-def open_breaker(name: str, *, actor: str, reason: str = "") -> None:
-    """Start nothing that needs it, and probe nothing, until `close_breaker`."""
-    _hold(name, held=True, actor=actor, reason=reason)
+def open_breaker(name: str, *, actor: str, reason: str = "", seconds: int | None = None) -> None:
+    """Start nothing that needs it, and probe nothing, until `close_breaker`; with `seconds`: for so long at most.
+
+    Raises Invalid for a time that is none.
+    """
+    if seconds is not None and not 1 <= seconds <= HOLD_SECONDS_MAX:
+        raise Invalid.at("/seconds", f"A hold lasts 1 to {HOLD_SECONDS_MAX} seconds.")
+    _hold(name, held=True, actor=actor, reason=reason, seconds=seconds)
 
 
 def close_breaker(name: str, *, actor: str, reason: str = "", now: datetime | None = None) -> None:
     """Let it go on, ramping up; its breaker judges again by calls from now on."""
     dependency = _hold(name, held=False, actor=actor, reason=reason)
+    _close_on_shards(dependency.name, now)
+
+
+def end_holds(now: datetime | None = None) -> int:
+    """Close the breakers whose hold has come to its end. Returns how many; any number of processes may look."""
+    at = now or _clock()
+    due = Dependency.objects.filter(is_held_open=True, held_until__lte=at).values_list("name", flat=True)
+    return sum(_end_hold(name, at, now) for name in list(due))
+
+
+def _end_hold(name: str, at: datetime, now: datetime | None) -> int:
+    """0: somebody else was first, or it was opened anew."""
+    with transaction.atomic():
+        due = Dependency.objects.select_for_update().filter(name=name, is_held_open=True, held_until__lte=at)
+        dependency = due.first()
+        if dependency is None:
+            return 0
+        dependency.is_held_open, dependency.held_until = False, None
+        _save(dependency)
+        reason = "The hold has come to its end."
+        audit.record("dependency.close", f"dependency:{name}", actor="upkeep", reason=reason)
+    _require_reached(push(dependency))
+    _close_on_shards(name, now)
+    return 1
+
+
+def _close_on_shards(name: str, now: datetime | None) -> None:
     for alias in database.aliases().values():
-        judging.close(alias, dependency.name, now=now)
+        judging.close(alias, name, now=now)
 
 
-def _hold(name: str, *, held: bool, actor: str, reason: str) -> Dependency:
+def _clock() -> datetime:
+    at: datetime = sql.rows("jobqueue/clock", {}, alias="default")[0][0]
+    return at
+
+
+def _hold(name: str, *, held: bool, actor: str, reason: str, seconds: int | None = None) -> Dependency:
     with transaction.atomic():
         dependency = _locked(name)
         if dependency._state.adding and not standings(name):
             raise NotFound(f"There is no dependency {name!r}.")
         _clean(dependency)
         dependency.is_held_open = held
+        dependency.held_until = None if seconds is None else _clock() + timedelta(seconds=seconds)
         _save(dependency)
         verb = "open" if held else "close"
-        audit.record(f"dependency.{verb}", f"dependency:{name}", actor=actor, reason=reason)
+        details = {} if seconds is None else {"seconds": seconds}
+        audit.record(f"dependency.{verb}", f"dependency:{name}", actor=actor, reason=reason, details=details)
     _require_reached(push(dependency))
     return dependency
 

@@ -183,6 +183,9 @@ class Dependency(DependencySettings):
     probe_shard = models.SmallIntegerField(
         null=True, editable=False, help_text="The one shard that may probe while the breaker is half open."
     )
+    held_until = models.DateTimeField(
+        null=True, editable=False, help_text="When an operator's hold ends; null: by hand."
+    )
     version = models.BigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

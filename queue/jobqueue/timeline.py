@@ -128,6 +128,8 @@ def history(job_id: int, *, scope: Scope) -> History:
     attempts = [AttemptRow(*row) for row in sql.rows("jobqueue/timeline_attempts", params, alias=alias)]
     late = [LateRow(*row) for row in sql.rows("jobqueue/timeline_late", params, alias=alias)]
     returns = [ReturnRow(*row) for row in sql.rows("jobqueue/timeline_returns", params, alias=alias)]
+    if scope.tenant_id is not None:  # campaigns are numbered over all tenants
+        returns = [row._replace(campaign_id=None) for row in returns]
     forks = list(_forks(job_id))
     is_cut = any(len(rows) > SHOWN_MAX for rows in (attempts, late, returns, forks))
 

@@ -16,6 +16,7 @@ from jobqueue import judging, moves, poisons, wakeup
 from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.states import State
+from jobqueue.usage import COUNT_MAX
 from jobsplatform import events, everywhere, sql
 
 LANE_IDLE_SECONDS: Final = 60
@@ -74,12 +75,13 @@ def expire(limit: int = 500, now: datetime | None = None) -> Counter[str]:
 
 
 def fold(limit: int = 5_000) -> int:
-    """Fold the ledger, the tenants' charges and the scheduler's old states. Returns how many rows."""
+    """Fold the ledger, charges, refusals and the scheduler's old states. Returns how many rows."""
     return everywhere.upkeep(
         lambda alias: (
             _count("fold", alias, limit=limit)
             + _count("fold_service", alias, limit=limit, debt_max_s=DEBT_MAX_S)
             + _count("trim_states", alias, limit=limit)
+            + int(sql.rows("tenants/fold_refusals", {"limit": limit}, alias=alias, writes=True)[0][0])
         )
     )
 
@@ -103,6 +105,13 @@ def sweep_reservations(limit: int = 1_000, now: datetime | None = None) -> int:
     )
 
 
+def sample_usage(limit: int = 200, now: datetime | None = None) -> int:
+    """Count what is in use of tenants' limits, each about once a minute. Returns how many limits."""
+    return everywhere.upkeep(
+        lambda alias: _count("sample_usage", alias, limit=limit, bound=COUNT_MAX, now=now)
+    )
+
+
 def recheck_lanes() -> int:
     """Uncover rows below their lane's bound, as a clock that was set back leaves them. Returns lanes changed."""
     return everywhere.upkeep(lambda alias: _count("lane_recheck", alias))
@@ -113,7 +122,11 @@ def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_tallies")
     return everywhere.upkeep(
         lambda alias: (
-            _purge_jobs(alias, limit, now) + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
+            _purge_jobs(alias, limit, now)
+            + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
+            + int(
+                sql.rows("tenants/purge_usage", {"limit": limit, "now": now}, alias=alias, writes=True)[0][0]
+            )
         )
     )
 

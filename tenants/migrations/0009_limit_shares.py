@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tenants", "0006_export_of_the_audit"),
+        ("tenants", "0008_refusal_storage"),
     ]
 
     operations = [

@@ -217,7 +217,7 @@ def test_a_repeated_fork_is_the_first(acme: Api) -> None:
 
 @pytest.mark.parametrize("what", ["redrive", "corrections"])
 def test_a_repeated_fork_is_the_first_whatever_became_of_its_origin(acme: Api, what: str) -> None:
-    origin = acme.buried()
+    origin = acme.kill()
     made = _fork(acme, origin).json()
     more = {"payload": {"to": "b@example.org"}} if what == "corrections" else {}
     assert acme.post(f"/v1/dlq/{origin}/{what}", {"note": "meanwhile"} | more).status_code == 201

@@ -15,7 +15,7 @@ from jobqueue.ids import format_id
 from jobqueue.models import Job, PolicyRow, Queue
 from jobqueue.types import FLEET
 from jobsplatform import adminsite
-from tenants.models import AuditEntry, Quota
+from tenants.models import AuditEntry
 from tests import admin_cast, cast
 from tests.admin_cast import page
 from tests.cast import SHARD, at
@@ -64,9 +64,7 @@ def test_pages_to_add_answer_where_adding_is_possible(model: type[Model]) -> Non
         "ApiToken",
         "Dependency",
         "JobKind",
-        "Membership",
         "Queue",
-        "Quota",
         "Schedule",
         "Tenant",
     }
@@ -268,40 +266,3 @@ def test_who_may_only_look_cannot_pause() -> None:
         _list_of(Queue), {"action": "pause", "_selected_action": [queue.id]}
     )
     assert not PolicyRow.objects.using(SHARD).get(name="mail").is_dispatch_paused
-
-
-# Quotas
-
-
-def test_a_quota_is_set_and_lifted_by_the_verb() -> None:
-    client, tenant = admin_cast.operator(), cast.acme()
-    cast.queue()
-    limits = {"max_running": 2, "max_depth": "", "weight": 3}
-    form = {"tenant": tenant.pk, "queue": "default", "band": 1, **limits}
-    assert client.post(reverse("admin:tenants_quota_add"), form).status_code == 302
-    quota = Quota.objects.get()
-    assert (quota.tenant, quota.queue, quota.band, quota.max_running) == (tenant, "default", 1, 2)
-    address = reverse("admin:tenants_quota_change", args=[quota.pk])
-    assert client.post(address, {"max_running": "", "weight": 3}).status_code == 302
-    quota.refresh_from_db()
-    assert (quota.max_running, quota.weight) == (None, 3)
-    assert AuditEntry.objects.filter(action="quota.set", actor="user:ops").count() == 2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"queue": "nope"},
-        {"queue": "", "band": 1},
-        {"band": 5},
-        {"band": -1},
-        {"weight": 0},
-        {"max_depth": -1},
-    ],
-)
-def test_a_wrong_quota_is_refused_in_the_form(wrong: dict[str, object]) -> None:
-    cast.queue()
-    form = {"tenant": cast.acme().pk, "queue": "default", "band": "", **wrong}
-    response = admin_cast.operator().post(reverse("admin:tenants_quota_add"), form)
-    assert "errorlist" in admin_cast.checked(response)
-    assert not Quota.objects.exists()

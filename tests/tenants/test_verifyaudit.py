@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from django.db import connections, transaction
@@ -128,9 +129,12 @@ def test_many_seals_are_compared_by_few_statements(monkeypatch: pytest.MonkeyPat
         audit.seal()
     _tamper(f"DELETE FROM tenants_auditentry WHERE id IN ({ids[7]}, {ids[20]})")
     ask = sql.rows
-    monkeypatch.setattr(
-        sql, "rows", lambda name, *args, **more: asked.append(name) or ask(name, *args, **more)
-    )
+
+    def noted(name: str, *args: Any, **more: Any) -> list[sql.Row]:
+        asked.append(name)
+        return ask(name, *args, **more)
+
+    monkeypatch.setattr(sql, "rows", noted)
     found = list(audit.verify_seals())
     assert [missing.entry_id for missing in found] == [ids[7], ids[20]]
     assert len({missing.seal_id for missing in found}) == 2

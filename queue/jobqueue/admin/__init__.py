@@ -12,6 +12,7 @@ from jobqueue.admin import (
     queues,
     schedules,
     shard_pages,
+    tenants,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "queues",
     "schedules",
     "shard_pages",
+    "tenants",
 ]

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     """What has happened in each band of a queue, for metrics. It counts from this migration on."""
 
     dependencies = [
-        ("queue", "0010_rare_endings"),
+        ("queue", "0011_dependency_holds_end"),
     ]
 
     operations = [

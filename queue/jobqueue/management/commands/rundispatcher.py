@@ -19,6 +19,7 @@ FIRE_LIMIT = (
     1_000  # schedules a pass; after a quarter of it, with others at the rest, the next follows at once
 )
 FOLD_LIMIT = 10_000  # ledger rows a pass
+SAMPLE_LIMIT = 200  # limits of tenants a pass
 
 
 class Command(processes.BeatingCommand):
@@ -34,12 +35,14 @@ class Command(processes.BeatingCommand):
             Pass("sync_schedules", register.sync, interval_s=5),
             Pass("judge_dependencies", judging.judge, interval_s=0.25),
             Pass("end_pauses", policies.resume_due, interval_s=1),
+            Pass("end_holds", dependencies.end_holds, interval_s=1),
             Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
             Pass("repair_slots", register_of_shards.repair, interval_s=5),
             Pass("balance_shares", shares.balance, interval_s=1),
             Pass("date_moved_keys", keys.date_moved, interval_s=60),
+            Pass("sample_usage", lambda: upkeep.sample_usage(SAMPLE_LIMIT), interval_s=5, full=SAMPLE_LIMIT),
             Pass("seal_audit", audit.seal, interval_s=60),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
             *hooks.passes(),
