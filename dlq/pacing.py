@@ -50,7 +50,8 @@ def advance(now: datetime | None = None) -> int:
     """
     follow()
     redriven, failure = 0, None
-    for campaign in Campaign.objects.filter(state=CampaignState.RUNNING).order_by("pk")[:CAMPAIGNS_MAX]:
+    # In any order: those that wait for their canary's ends must not keep others from their turn for ever.
+    for campaign in Campaign.objects.filter(state=CampaignState.RUNNING).order_by("?")[:CAMPAIGNS_MAX]:
         try:
             redriven += _step(campaign, now)
         except JobsPlatformError as error:

@@ -23,21 +23,27 @@ from django.db import IntegrityError, ProgrammingError, connections, models
 from jobsplatform import strictjson
 from jobsplatform.acting import process_owner
 from jobsplatform.errors import Invalid, JobsPlatformError
+from jobsplatform.fields import Fault, normal_key
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
 
+REASON_CHARS_MAX = 2_000
 _WHOLE = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
-class VerbCommand(BaseCommand):
-    """Base of commands that call verbs: a subclass writes `act`."""
-
-    requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
+class StrictCommand(BaseCommand):
+    """Base of all commands: a command line that cannot be read is told in one line."""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # A flag cut short must not become another: `--payload` would be `--payload-ref`.
         parser = super().create_parser(prog_name, subcommand, **{"allow_abbrev": False, **kwargs})
         return _refusing_in_one_line(parser, subcommand)
+
+
+class VerbCommand(StrictCommand):
+    """Base of commands that call verbs: a subclass writes `act`."""
+
+    requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
 
     def act(self, options: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -88,9 +94,24 @@ def actor() -> str:
     return process_owner()
 
 
+def reason(text: str) -> str:
+    """Why, for the audit (an argparse type)."""
+    if len(text) > REASON_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"at most {REASON_CHARS_MAX} characters")
+    return text
+
+
 def names(text: str) -> list[str]:
     """`a,b` as a list (an argparse type)."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def key(text: str) -> str:
+    """A request key or a redrive key, as the API has it (an argparse type)."""
+    try:
+        return normal_key(text)
+    except Fault as fault:
+        raise argparse.ArgumentTypeError(fault.detail) from None
 
 
 def key_value(text: str) -> tuple[str, str]:

@@ -35,7 +35,6 @@ DRAIN_SECONDS: Final = 22  # for the children after SIGTERM; with the server's t
 SERVER_STOP_SECONDS: Final = 5
 SERVER_GONE_SECONDS: Final = 2.0  # an operator's own restart of the server is left alone for so long
 PORT_GRACE_SECONDS: Final = 10  # for the children of a killed `up` to give the port back
-READY_SECONDS: Final = 120
 _BLOCKED = {signal.SIGINT}
 
 

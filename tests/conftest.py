@@ -29,7 +29,12 @@ hypothesis.settings.load_profile("unhurried")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]
-KEPT = {"JOBSPLATFORM_TEST_DATABASE_URL", "JOBSPLATFORM_PG_BIN", "JOBSPLATFORM_TEST_RUN"}
+KEPT = {
+    "JOBSPLATFORM_TEST_DATABASE_URL",
+    "JOBSPLATFORM_PG_BIN",
+    "JOBSPLATFORM_TEST_RUN",
+    "JOBSPLATFORM_PICTURES",
+}
 
 
 def _run_folder() -> tuple[Path, bool]:
@@ -90,6 +95,13 @@ _set_environment(_folder)
 if not os.environ["JOBSPLATFORM_DATABASE_URL"]:
     Server(_folder).ensure_running()
 _ = settings.DATABASES  # read now: pytest-django sets up Django only for settings that were read
+
+
+def pytest_configure() -> None:
+    """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
+    from pytest_django import fixtures
+
+    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -175,7 +187,7 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     yield
     for connection in connections.all(initialized_only=True):
         connection.close()
-        connection.close_pool()  # type: ignore[attr-defined]
+        connection.close_pool()  # type: ignore[attr-defined]  # of the PostgreSQL backend
 
 
 @pytest.fixture(autouse=True)
@@ -183,9 +195,13 @@ def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
     from jobqueue import claiming, hub, kinds, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
+    from jobqueue.shards import map as shard_map
+    from jobsplatform import database, reach
     from tenants import access
 
-    for module in (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access):
+    database.forget_spaces()
+    kept = (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access, shard_map, reach)
+    for module in kept:
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")
@@ -200,8 +216,9 @@ def _seed() -> None:
     from jobqueue.models import Queue
 
     if not Queue.objects.filter(name="default").exists():
-        seeding = import_module("jobqueue.migrations.0003_default_queue")
-        seeding.make(apps, SimpleNamespace(connection=connection))
+        for name in ("0003_default_queue", "0013_shard_map"):
+            seeding = import_module(f"jobqueue.migrations.{name}")
+            seeding.make(apps, SimpleNamespace(connection=connection))
         connection.check_constraints()  # now: the test may make its transaction read-only
 
 

@@ -265,7 +265,7 @@ class _Asked:
             params = self._head_params(part, asked)
             state = sql.send(connection, "jobqueue/claim_state", params)
             heads = sql.send(connection, "jobqueue/claim_heads", params)
-            stored = state.fetchall()[0]
+            *stored, _ = state.fetchall()[0]
             return State.from_json(*stored) if self.own_tenant is None else State(), heads.fetchall()
 
         state, rows = sql.short_transaction(self.alias, read)

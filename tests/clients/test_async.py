@@ -185,6 +185,36 @@ def test_an_uncertain_attempt_is_reconciled(client: Client, place: Place) -> Non
     assert client.result(made.job_id).result == {"sent": True}
 
 
+@pytest.mark.parametrize("has_reconciler", [False, True])
+def test_without_a_clear_answer_a_handler_does_not_act(
+    client: Client, place: Place, has_reconciler: bool
+) -> None:
+    made, calls = client.enqueue(place.kind, 1, max_attempts=2), []
+
+    async def work(through: AsyncClient) -> None:
+        worker = worker_of(through)
+
+        @worker.handler(place.kind)
+        async def act(job: AsyncJobContext) -> object:
+            calls.append(job.reconcile)
+            raise Uncertain("no answer", retry_after_s=0)
+
+        async def look(job: AsyncJobContext) -> None:
+            return None
+
+        if has_reconciler:
+            worker.reconciler(place.kind)(look)
+
+        async def has_ended() -> bool:
+            return (await through.job(made.job_id)).state == "dead"
+
+        async with running(worker):
+            await until(has_ended)
+
+    run(work, place)
+    assert (client.job(made.job_id).dead_reason, calls) == ("uncertain", [False])
+
+
 def test_a_handler_whose_lease_is_lost_is_cancelled(client: Client, place: Place) -> None:
     made = client.enqueue(place.kind, 1)
     ended = asyncio.Event()
@@ -294,3 +324,23 @@ def test_a_token_that_is_refused_ends_the_worker(place: Place) -> None:
                 await worker.run(handle_signals=False)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3)], ids=["cancelled", "exit"])
+def test_an_end_that_a_handler_brings_along_fails_the_job_alone(place: Place, raised: BaseException) -> None:
+    """A task that a handler awaited was cancelled: nobody cancelled the handler."""
+
+    async def work(client: AsyncClient) -> None:
+        worker = worker_of(client)
+
+        @worker.handler(place.kind)
+        async def end(job: AsyncJobContext) -> object:
+            raise raised
+
+        made = await client.enqueue(place.kind, 1)
+        await worker.run_until_idle()
+        job = await client.job(made.job_id)
+        assert (job.state, job.attempts_used) == ("scheduled", 1)
+        assert job.members["last_error"]["error_class"] == "transient"
+
+    run(work, place)

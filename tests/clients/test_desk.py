@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from jobsplatform_client import NewJob, Permanent, Release, Transient, errors
 from jobsplatform_client.exchange import Answer, NoReply, Reply, Request, encode
 from jobsplatform_client.values import Claimed, Lease
 from jobsplatform_client.worker.book import Held, LeaseBook
-from jobsplatform_client.worker.desk import Complete, Desk, Options
+from jobsplatform_client.worker.desk import Complete, Desk, Fail, GiveBack, Options, verdict_of
 from tests.clients.virtual import World
 
 THEN = datetime(2035, 5, 4, 12, tzinfo=UTC)
@@ -181,3 +182,81 @@ def test_empty_claims_that_come_back_at_once_are_spaced() -> None:
 def test_options_out_of_bounds_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=r"least|20"):
         Options(**{name: value})  # type: ignore[arg-type]
+
+
+# Handlers say what they like
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _deep() -> object:
+    found: list[object] = []
+    for _ in range(100_000):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        (verdict_of(ValueError("caf\udce9"), while_reconciling=False), "ValueError: caf\ufffd"),
+        (verdict_of(_Mute(), while_reconciling=False), "_Mute: (its text failed with RuntimeError)"),
+        (Fail(Permanent("caf\udce9")), "caf\ufffd"),
+        (Fail(Permanent(ValueError("why"))), "why"),  # type: ignore[arg-type]
+        (Fail(Transient("x" * 10_000)), "x" * 8_000),
+        (Complete({1, 2}), "invalid_result: Object of type set"),
+        (Complete("caf\udce9"), "invalid_result: 'utf-8' codec"),
+        (Complete(_deep()), "invalid_result: maximum recursion depth"),
+    ],
+)
+def test_whatever_a_handler_says_is_told(verdict: Any, told: str) -> None:
+    """What cannot be sent must not end the worker: its job would come back, and end the next."""
+    world = World(
+        lambda now, request: Reply(
+            200, b'{"state":"dead","next_attempt_at":null,"reason":null,"replayed":false}'
+        )
+    )
+    desk, [held] = desk_of(world, 1)
+    world.begin(desk.settle(held, verdict))
+    world.run()
+    assert world.errors == []
+    [(_, request)] = world.calls
+    assert request.path == "/v1/jobs/0-1/fail"
+    assert json.loads(request.body or b"")["message"].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sent"),
+    [(1.2, 2), (-5, 0), (1e300, 315_360_000), (float("inf"), None), (float("nan"), None), ("soon", None)],
+)
+def test_seconds_that_are_none_are_left_out(seconds: Any, sent: int | None) -> None:
+    for verdict, name in (
+        (Fail(Transient("", retry_after_s=seconds)), "retry_after_s"),
+        (GiveBack(Release(seconds).delay_s), "delay_s"),
+    ):
+        world = World(lambda now, request: LOST)
+        desk, [held] = desk_of(world, 1)
+        talk = desk.settle(held, verdict)
+        step: Any = talk.send(None)
+        assert json.loads(step.request.body).get(name) == sent
+        talk.close()
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"nonsense", b"[" * 100_000, b'{"results":[]}'])
+def test_an_answer_that_is_not_the_platforms_ends_nothing(content: bytes) -> None:
+    world = World(lambda now, request: Reply(200, content))
+    desk, [held] = desk_of(world, 1)
+    assert beat(world, desk, 12) == []
+    world.begin(desk.settle(held, Complete(1)), 13)
+    world.run()
+    assert world.errors == []
+    for talk in (world.core.enqueue(NewJob("a", 1)), world.core.enqueue_batch([NewJob("a", 1)])):
+        world.begin(talk, 14)
+        world.run()
+    one, many = world.errors
+    assert isinstance(one, errors.NotUnderstood)
+    assert isinstance(many, errors.BatchIncomplete)
+    assert isinstance(many.errors[0], errors.NotUnderstood)

@@ -350,6 +350,20 @@ def test_outcomes_are_learnt_going_round(monkeypatch: pytest.MonkeyPatch) -> Non
     assert cast.progress_of(made).succeeded == 2
 
 
+def test_campaigns_that_wait_keep_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than one pass serves, and their jobs never end."""
+    monkeypatch.setattr(pacing, "CAMPAIGNS_MAX", 1)
+    for kind in ("stuck", "lively"):
+        cast.buried(kind=kind)
+    waiting = cast.campaign(now=at(9), chosen=CampaignFilter(kind="stuck"), canary=1)
+    lively = cast.campaign(now=at(9), chosen=CampaignFilter(kind="lively"), canary=1)
+    for second in range(60):
+        pacing.advance(now=at(10 + second))
+        for lease in cast.claim(now=at(10 + second), kinds=("lively",)):
+            cast.complete(lease, now=at(10 + second))
+    assert (_state(waiting), _state(lively)) == ("running", "done")
+
+
 # People
 
 

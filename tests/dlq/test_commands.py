@@ -106,6 +106,8 @@ def test_a_payload_may_come_from_a_file(tmp_path: Path) -> None:
         (["list", "--tenant", "nobody"], "no tenant"),
         (["campaign", "create", "--note", "n"], "at least one condition"),
         (["campaign", "create", "--reason", "invalid"], "must say why"),
+        (["campaign", "create", "--kind", "", "--note", "n"], "is empty"),
+        (["campaign", "create", "--fingerprint", " ", "--note", "n"], "is empty"),
         (["campaign", "create", "--reason", "invalid", "--note", "n", "--rate", "201"], "between 1 and 200"),
         (
             ["campaign", "create", "--reason", "invalid", "--note", "n", "--stop-at", "0"],
@@ -113,6 +115,11 @@ def test_a_payload_may_come_from_a_file(tmp_path: Path) -> None:
         ),
         (["campaign", "show", "77"], "no such thing"),
         (["fork", "{job}", "--note", " ", "--request-key", "k"], "must say why"),
+        (["fork", "{job}", "--note", "n", "--request-key", "k" * 256], "1 to 255 characters"),
+        (["fork", "{job}", "--note", "n", "--request-key", "a\nb"], "control"),
+        (["redrive", "{job}", "--note", "n", "--key", "k" * 256], "1 to 255 characters"),
+        (["correct", "{job}", "--note", "n", "--payload-ref", ""], "1 to 2,048 characters"),
+        (["correct", "{job}", "--note", "n", "--payload-ref", "x" * 2_049], "1 to 2,048 characters"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], word: str) -> None:

@@ -78,7 +78,23 @@ def test_work_without_a_dependency_makes_no_state_and_no_counts() -> None:
 def test_control_learns_of_a_name_that_was_used() -> None:
     cast.enqueue(dependency=D)
     dependencies.adopt()
-    assert dependencies.settings_of(D).breaker_calls == 20
+    assert Dependency.objects.get(name=D).breaker_calls == 20
+
+
+def test_a_name_that_was_met_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers choose names: a pass over many new ones must stay cheap."""
+    monkeypatch.setattr(dependencies, "push", lambda dependency: pytest.fail("pushed"))
+    for number in range(3):
+        cast.enqueue(dependency=f"{D}-{number}")
+    assert [dependencies.adopt() for _ in range(2)] == [3, 0]
+
+
+def test_the_first_settings_of_a_name_that_was_met_reach_its_shard() -> None:
+    cast.enqueue(dependency=D)
+    dependencies.adopt()
+    bears(max_running=7)
+    assert cast.read("SELECT max_running, version FROM queue_dependencystate") == [(7, 1)]
+    assert dependencies.adopt() == 0
 
 
 def test_a_shard_that_missed_a_change_is_told() -> None:

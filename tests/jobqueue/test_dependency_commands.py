@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 
 from jobqueue import dependencies
+from jobqueue.models import Dependency
 from tests import admin_cast, cast
 from tests.admin_cast import page
 from tests.cast import OPS
@@ -71,7 +72,7 @@ def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], says:
 def test_the_admin_sets_opens_and_closes_by_the_verbs() -> None:
     client, list_ = admin_cast.operator(), reverse("admin:queue_dependency_changelist")
     dependencies.set_dependency("smtp", {"max_running": 3}, actor=OPS)
-    row = dependencies.settings_of("smtp")
+    row = Dependency.objects.get(name="smtp")
     change = reverse("admin:queue_dependency_change", args=[row.pk])
     fields = {name: getattr(row, name) for name in dependencies.SETTINGS}
     sent = {name: value for name, value in fields.items() if value is not None} | {"max_running": 9}

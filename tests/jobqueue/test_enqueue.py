@@ -168,6 +168,40 @@ def test_a_repeat_of_a_refused_item_is_refused_alike() -> None:
     assert [type(outcome) for outcome in enqueue_jobs([late, late], now=at(0))] == [DeadlineInPast] * 2
 
 
+def test_other_content_under_a_refused_item_s_key_stands_alone() -> None:
+    late = cast.new_job(request_key="k", deadline=at(-1))
+    good = cast.new_job(request_key="k", deadline=at(60))
+    first, second, third = enqueue_jobs([late, good, late], now=at(0))
+    assert isinstance(first, DeadlineInPast)
+    assert isinstance(second, Accepted)
+    assert isinstance(third, DeadlineInPast)
+
+
+def test_a_smaller_payload_under_the_key_of_one_too_large_stands_alone() -> None:
+    cast.acme()
+    registry.set_quota("acme", {"max_payload_bytes": 6}, actor=OPS)
+    jobs = [cast.new_job(request_key="k", payload=payload) for payload in ('"too large"', "1")]
+    first, second = enqueue_jobs(jobs)
+    assert isinstance(first, QuotaExceeded)
+    assert isinstance(second, Accepted)
+
+
+def test_a_replay_behind_a_conflict_in_one_batch_is_a_replay() -> None:
+    stored = cast.enqueue(request_key="k", payload="1")
+    first, second = enqueue_jobs([cast.new_job(request_key="k", payload=text) for text in "21"])
+    assert isinstance(first, RequestKeyConflict)
+    assert second == Accepted(stored, replayed=True)
+
+
+def test_many_refused_contents_of_one_key_are_refused_each() -> None:
+    """However many: they are not nested."""
+    jobs = [
+        cast.new_job(request_key="k", payload=str(i), not_before=at(60), deadline=at(30))
+        for i in range(1_000)
+    ]
+    assert {type(outcome) for outcome in enqueue_jobs(jobs, now=at(0))} == {Invalid}
+
+
 def test_one_bad_item_does_not_spoil_a_batch() -> None:
     jobs = [cast.new_job(), cast.new_job(deadline=at(-1)), cast.new_job()]
     assert [type(outcome) for outcome in enqueue_jobs(jobs, now=at(0))] == [
@@ -252,8 +286,9 @@ def test_a_job_due_at_its_deadline_is_refused(timing: dict[str, Any]) -> None:
 def test_a_queue_whose_intake_is_paused_takes_nothing() -> None:
     cast.queue("calm")
     policies.pause("calm", intake=True, actor=OPS)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as refused:
         cast.enqueue(queue=policies.by_name("calm"))
+    assert refused.value.extra == {"reason": "intake_paused"}  # so that a client holds back this call alone
 
 
 def test_a_resumed_intake_takes_work_again() -> None:

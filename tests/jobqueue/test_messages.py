@@ -128,6 +128,16 @@ def test_a_delayed_message_has_its_four_days_from_when_it_can_be_delivered() -> 
     assert cast.row("queue_job", job_id)["deadline"] == at(864_000 + 345_600)
 
 
+def test_a_message_whose_delivery_lies_long_past_is_delivered_at_once() -> None:
+    sent = send(deliver_at=at(-30 * 86_400), now=at(0))
+    assert cast.row("queue_readyjob", sent.job_id)["deadline"] == at(4 * 86_400)
+
+
+def test_a_repeat_after_the_delivery_s_instant_has_the_same_content() -> None:
+    first = send(deliver_at=at(5), dedup_key="k", now=at(0))
+    assert send(deliver_at=at(5), dedup_key="k", now=at(10)) == replace(first, replayed=True)
+
+
 def test_a_message_that_would_expire_before_its_delivery_is_refused() -> None:
     with pytest.raises(Invalid):
         send(delay_s=60, expires_in_s=30)

@@ -27,6 +27,14 @@ def test_a_payload_with_many_faults_names_the_first_of_them() -> None:
     assert len(faults({"items": {"type": "integer"}}, json.dumps(["x"] * 1_000))) == FAULTS_MAX
 
 
+def test_faults_without_number_cost_no_memory() -> None:
+    """Twenty faults in each of 43,000 items: named one by one they took 1.1 GB and 12 s."""
+    schema = {"items": {"type": "object", "required": [f"f{n}" for n in range(20)]}}
+    began = time.monotonic()
+    assert faults(schema, f"[{','.join(['{}'] * 43_000)}]") == ["/payload"]
+    assert time.monotonic() - began < 5
+
+
 def test_numbers_are_judged_exactly_also_beyond_64_bits() -> None:
     schema = {"type": "integer", "maximum": 10**30}
     assert faults(schema, str(10**30)) == []

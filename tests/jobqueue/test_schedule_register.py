@@ -249,6 +249,19 @@ def test_a_removed_schedule_fires_no_more() -> None:
     assert tick(NOON) == 0
 
 
+def test_a_schedule_that_is_removed_while_it_is_told_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lists schedules sees it before its maker has told the shard."""
+    tell_again = register.tell_again
+
+    def late(schedule_id: int) -> bool:
+        register.remove(schedule_id, scope=FLEET, actor=OPS)
+        return tell_again(schedule_id)
+
+    monkeypatch.setattr(register, "tell_again", late)
+    made()
+    assert reads.on_shard(SHARD) == {}
+
+
 def test_the_jobs_of_a_removed_schedule_stay() -> None:
     schedule = made(next_at=NOON)
     tick(NOON)

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobqueue import gating
+from jobqueue.claiming import inversions, over_shards
 from jobqueue.claiming.details import with_details
 from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, key_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
@@ -32,7 +33,7 @@ from jobsplatform.errors import JobsPlatformError
 __all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "heads_of"]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
-NOTES_MAX: Final = 10_000
+CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
 
 _floors: dict[Key, Floor] = {}
 _noted: dict[Key, datetime] = {}
@@ -44,16 +45,17 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
-    taken: list[tuple[str, Taken]] = []
     details: dict[int, sql.Row] = {}
     call_hash = b""
     if request.claim_key is not None:  # a fleet token may act for one tenant, then another
         call_hash = short_hash(request.call_hash, scope.tenant_id)
-    for alias in database.aliases().values():
-        if len(taken) < request.limit:
-            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
-            rows = _claim_on(alias, wanted, call_hash, scope, now, details)
-            taken.extend((alias, row) for row in rows)
+    aliases = database.aliases()
+    if len(aliases) == 1:
+        alias = next(iter(aliases.values()))
+        taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now, details)]
+    else:
+        ways = over_shards.Ways(_claim_on, _note_of, details)
+        taken = sorted(over_shards.claim(request, call_hash, scope, now, ways), key=lambda pair: pair[0])
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
         leases.extend(with_details([row for _, row in group], alias, details))
@@ -78,12 +80,8 @@ def _claim_on(
     details: dict[int, sql.Row],
 ) -> list[Taken]:
     """One shard's part of a claim. Adds to `details` what came of the jobs with the commits."""
-    if request.claim_key is not None:
-        repeated = live_leases(
-            alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now
-        )
-        if repeated:
-            return repeated
+    if repeated := _earlier(alias, request, call_hash, scope, now):
+        return repeated
     if len(request.queues) == 1:
         return _claim_from(QueueClaim(alias, request.queues[0], request, call_hash, scope, now), details)
     taken: list[Taken] = []
@@ -93,11 +91,12 @@ def _claim_on(
             QueueTurn
         ] = []  # they gave their whole share, and may have more for what others left over
         for index, turn in enumerate(turns):
-            left = request.limit - len(taken)
+            left = max(0, request.limit - len(taken))  # a racing repeat may have made more
             share = left if turn.is_strict else -(-left // (len(turns) - index))
             part = replace(request, limit=share, max_priority=_least(request.max_priority, turn.max_priority))
             try:
-                claim = QueueClaim(alias, turn.queue, part, call_hash, scope, now)
+                own = (row.job_id for row in taken)
+                claim = QueueClaim(alias, turn.queue, part, call_hash, scope, now, own)
                 rows = _claim_from(claim, details) if share else []
             except JobsPlatformError:
                 if not taken:
@@ -106,9 +105,18 @@ def _claim_on(
             taken.extend(rows)
             if share and len(rows) == share and not turn.is_strict:
                 unspent.append(turn)
-        # With a key a second round would only meet the leases of the first.
-        turns = unspent if request.claim_key is None else []
-    return taken
+        turns = unspent
+    # A racing repeat may have taken all that there was.
+    return taken or _earlier(alias, request, call_hash, scope, now)
+
+
+def _earlier(
+    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+) -> list[Taken]:
+    """The live leases of another call with this key."""
+    if request.claim_key is None:
+        return []
+    return live_leases(alias, request.claim_key, call_hash, [q.id for q in request.queues], scope, now)
 
 
 def _least(one: int | None, other: int | None) -> int | None:
@@ -118,6 +126,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 def _claim_from(claim: QueueClaim, details: dict[int, sql.Row]) -> list[Taken]:
     """One queue's part of a claim: strict bands under their own lock, then the others; the floor is kept."""
     limit = claim.request.limit
+    _make_room()
     _note(claim, claim.key)
     floor = _floors.get(claim.key, Floor())
     try:
@@ -133,6 +142,10 @@ def _claim_from(claim: QueueClaim, details: dict[int, sql.Row]) -> list[Taken]:
     return [one.taken for one in started]
 
 
+def _note_of(claim: QueueClaim) -> None:
+    _note(claim, claim.key)
+
+
 def _note(claim: QueueClaim, key: Key) -> None:
     """Leave word that somebody asks for this kind of work, unless this process has done so a moment ago."""
     at = claim.now or datetime.now(UTC)
@@ -142,9 +155,14 @@ def _note(claim: QueueClaim, key: Key) -> None:
     params = {"max_priority": claim.request.max_priority, "every_s": NOTE_EVERY_S, "now": claim.now}
     scope = {"queue_id": claim.queue.id, "claim_class": claim.claim_class, **claim.asker}
     sql.rows("jobqueue/claim_note", params | scope, alias=claim.alias)
-    if len(_noted) >= NOTES_MAX:
-        _noted.clear()
     _noted[key] = at
+
+
+def _make_room() -> None:
+    """A caller may ask for other kinds with each claim: what is remembered of them is bounded."""
+    for memory in (_floors, _noted, urgent):
+        if len(memory) >= CLASSES_MAX:
+            memory.clear()
 
 
 def forget() -> None:
@@ -153,3 +171,5 @@ def forget() -> None:
     _noted.clear()
     urgent.clear()
     gating.forget()
+    over_shards.forget()
+    inversions.forget()

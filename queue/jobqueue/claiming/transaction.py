@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -76,13 +76,15 @@ class QueueClaim:
         call_hash: bytes,
         scope: Scope,
         now: datetime | None,
+        own: Iterable[int] = (),
     ) -> None:
         self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
         self.scope, self.now = scope, now
+        self.chosen: Chosen | None = None  # why, by the one who looks at all shards; None: by each plan
+        self.own = set(own)  # jobs that this very call has leased: no answer of an earlier one
         self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
-        self.held: set[int] = (
-            set()
-        )  # jobs that other statements hold: passed over, or they would be planned again
+        # Jobs that other statements hold: passed over, or they would be planned again.
+        self.held: set[int] = set()
         self.policy = queue.drawn()
         last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
         self.bands = range(min(last, len(queue.bands)))
@@ -116,6 +118,11 @@ class QueueClaim:
             self.looks_ahead = False  # strict bands were empty when this claim began
         return started
 
+    def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
+        """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
+        self.looks_ahead, self.chosen = False, chosen
+        return self._started(part, [band], limit)
+
     def _started(self, part: Part, bands: Sequence[int], limit: int) -> list[Started]:
         """Up to `limit` leases; another transaction where others took what was planned last.
 
@@ -135,6 +142,7 @@ class QueueClaim:
                 raise Urgent
             mended = begun.finish()
             started += begun.started
+            self.own.update(one.taken.job_id for one in begun.started)
             self.details |= begun.details
             if mended is None:
                 break
@@ -192,6 +200,7 @@ class Transaction:
         self._last: Last | None = None
         self._asked: psycopg.Cursor[sql.Row] | None = None
         self.busy: set[int] = set()  # tenants that other claims hold
+        self.at: datetime | None = None  # by the database's clock: what ages is judged by it
         self.gate = gating.Gate(connection, (claim.alias, claim.queue.id), claim.now)
         self.key = {
             "queue_id": claim.queue.id,
@@ -242,20 +251,21 @@ class Transaction:
         if repeated:
             self.started = [Started(row, None) for row in repeated]
             return
-        kept = self._send("claim_state", self.key | {"is_costed": self.claim.policy.is_costed})
+        costed = {"is_costed": self.claim.policy.is_costed}
+        kept = self._send("claim_state", self.key | costed | {"now": self.claim.now})
         self.gate.shut_known()
         lanes = self._send("claim_heads", self._head_params(limit, None))
         rows = lanes.fetchall()  # the last first: the others are there with it
         if not lock.fetchall()[0][0]:
             self.met_urgent = True
             return
-        stored, virtual_s = kept.fetchall()[0]
+        stored, virtual_s, self.at = kept.fetchall()[0]
         state = State.from_json(stored, virtual_s)
         if mended is not None and stored == json.loads(json.dumps(mended.stored.to_json())):
             state = replace(mended.state, virtual_s=state.virtual_s)
             self._remember(state)
         if limit:
-            self._rounds(limit, state, rows)
+            self._rounds(limit, state, self._whole(rows, limit, state))
 
     def _rounds(self, limit: int, state: State, lanes: list[sql.Row]) -> None:
         """Take what is planned; another round for what is missing, from where the walk stopped."""
@@ -277,7 +287,26 @@ class Transaction:
             if moved is None:
                 return
             state = moved
-            lanes = self._send("claim_heads", self._head_params(limit - len(self.started), state)).fetchall()
+            wanted = limit - len(self.started)
+            lanes = self._send("claim_heads", self._head_params(wanted, state)).fetchall()
+            lanes = self._whole(lanes, wanted, state)
+
+    def _whole(self, lanes: list[sql.Row], wanted: int, state: State) -> list[sql.Row]:
+        """The same lanes, and the rest of those of a tenant that a listing's bound cut off: what stands first of it
+        may stand in any.
+        """
+        bound = self._heads_max(wanted)
+        if bound == CLAIM_PROBES_MAX:
+            return lanes
+        for band, after in zip(self.bands, self._after(state), strict=True):
+            tenants = [lane[2] for lane in lanes if lane[1] == band]
+            if len(tenants) < bound or len(set(tenants)) > wanted:
+                continue  # all are listed, or the last one's turn does not come
+            last = max(tenants, key=lambda tenant: (tenant < after, tenant))
+            params = self._head_params(wanted, state) | {"bands": [band], "after": [last], "tenant_id": last}
+            rest = self._send("claim_heads", params | {"heads": CLAIM_PROBES_MAX}).fetchall()
+            lanes = [lane for lane in lanes if (lane[1], lane[2]) != (band, last)] + rest
+        return lanes
 
     def _plan(self, limit: int, state: State, lanes: list[sql.Row]) -> Plan:
         left = self.gate.starts_left(lane[-1] for lane in lanes)
@@ -287,8 +316,7 @@ class Transaction:
         policy = self.claim.policy
         if self.part is Part.STRICT:
             return plan_strict(policy, state, heads, limit)
-        now = self.claim.now or datetime.now(UTC) if policy.ageing_s is not None else None
-        return plan(policy, state, heads, limit, now=now, bulk_only=self.part is Part.FLOOR)
+        return plan(policy, state, heads, limit, now=self.at, bulk_only=self.part is Part.FLOOR)
 
     def _rooms(self, lanes: list[sql.Row]) -> dict[int, list[Room]]:
         """What running limits leave, by tenant: of those limited here that this transaction could take hold of."""
@@ -336,11 +364,12 @@ class Transaction:
         return moved
 
     def _repeated(self) -> list[Taken]:
+        """Leases that another call with this key made meanwhile."""
         request = self.claim.request
         if request.claim_key is None:
             return []
         queue_ids = [self.claim.queue.id]
-        return live_leases(
+        found = live_leases(
             self.claim.alias,
             request.claim_key,
             self.claim.call_hash,
@@ -348,6 +377,7 @@ class Transaction:
             self.claim.scope,
             self.claim.now,
         )
+        return [row for row in found if row.job_id not in self.claim.own]
 
     def _remember(self, state: State) -> None:
         self._send("claim_remember", self._memory(state))
@@ -372,20 +402,26 @@ class Transaction:
             "after": None if state is None else self._after(state),
             "busy": list(self.busy) or None,
             "wanted": wanted + len(self.claim.held),
-            "heads": CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE,
+            "heads": self._heads_max(wanted),
             "probes": CLAIM_PROBES_MAX,
             "is_costed": self.claim.policy.is_costed,
             "now": self.claim.now,
         }
+
+    def _is_lent(self, take: Take) -> bool:
+        return self.claim.chosen is None and take.chosen is Chosen.LENT
+
+    def _heads_max(self, wanted: int) -> int:
+        return CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE
 
     def _take_params(self, planned: Plan) -> dict[str, Any]:
         takes = planned.takes
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
             "job_ids": sql.BigInts([take.head.job_id for take in takes]),
-            "chosen": _CHOSEN[self.part],
+            "chosen": self.claim.chosen or _CHOSEN[self.part],
             "lent": Chosen.LENT,
-            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if self._is_lent(take)]),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jobqueue.claiming.types import ClaimRequest
 from jobqueue.policies import QueuePolicy
-from jobqueue.types import Scope
+from jobqueue.types import Scope, short_hash
 from jobsplatform import sql
 
 
@@ -37,12 +37,11 @@ def turns_of(alias: str, request: ClaimRequest, scope: Scope) -> list[QueueTurn]
         for queue_id, priority, position in heads
         if priority < len(bands := by_id[queue_id].bands) and bands[priority].strict
     )
-    if request.claim_key is not None:  # a fixed order makes two racing repeats meet at the same locks
-        return [QueueTurn(by_id[queue_id]) for queue_id in sorted(by_id)]
     last_strict = {
         q.id: max((i for i, band in enumerate(q.bands) if band.strict), default=-1) for q in request.queues
     }
     turns = [QueueTurn(by_id[queue_id], last_strict[queue_id]) for _, queue_id in strict]
-    rotated = [queue_id for queue_id, *_ in heads]
-    start = secrets.randbelow(len(rotated)) if rotated else 0
-    return turns + [QueueTurn(by_id[queue_id]) for queue_id in rotated[start:] + rotated[:start]]
+    # The key's own order, so that racing repeats meet at the same locks.
+    mark = secrets.token_hex(8) if request.claim_key is None else request.claim_key
+    rotated = sorted((queue_id for queue_id, *_ in heads), key=lambda queue_id: short_hash(mark, queue_id))
+    return turns + [QueueTurn(by_id[queue_id]) for queue_id in rotated]

@@ -19,7 +19,6 @@ from typing import Final
 YEARS_MAX: Final = 50  # 29 February on a given weekday comes within 40 years, also over the year 2100
 DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # at most
 MINUTE: Final = timedelta(minutes=1)
-DAY: Final = timedelta(days=1)
 STEP: Final = timedelta(hours=24)  # no zone changes its offset twice within it
 
 

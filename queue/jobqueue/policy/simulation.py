@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, count, islice
+from itertools import chain, count, islice, takewhile
 from random import Random
 from typing import Final, NamedTuple
 
@@ -384,7 +384,7 @@ class _Simulation:
     def _heads(self, workers: _Workers, bands: Sequence[int], state: State, wanted: int) -> list[Head]:
         heads: list[Head] = []
         for band in bands:
-            lanes = list(islice(self._walk(workers, band, state), self._lanes_max(wanted)))
+            lanes = self._listed(self._walk(workers, band, state), wanted)
             for lane in lanes:
                 cell = lane.cell
                 depth = min(wanted, 1 + 2 * wanted // len(lanes) * max(1, cell.weight))
@@ -393,8 +393,14 @@ class _Simulation:
                     heads.append(self._head(lane, job, rooms))
         return heads
 
-    def _lanes_max(self, wanted: int) -> int:
-        return PROBES_MAX if self.policy.is_costed else wanted + SPARE_LANES
+    def _listed(self, walk: Iterator[_Lane], wanted: int) -> list[_Lane]:
+        """As many lanes as a claim lists, and the rest of those of a tenant that this bound cut off."""
+        most = PROBES_MAX if self.policy.is_costed else wanted + SPARE_LANES
+        lanes = list(islice(walk, most))
+        if len(lanes) == most and len({lane.cell.tenant_id for lane in lanes}) <= wanted:
+            rest = takewhile(lambda lane: lane.cell.tenant_id == lanes[most - 1].cell.tenant_id, walk)
+            lanes += islice(rest, PROBES_MAX)
+        return lanes
 
     def _walk(self, workers: _Workers, band: int, state: State) -> Iterator[_Lane]:
         """The lanes of a band that this pool can work on now, from the tenant whose turn it is and round."""

@@ -34,11 +34,9 @@ class Rotation:
         return eligible[place] if place < len(eligible) else eligible[0]
 
     def use(self, key: int, weight: int) -> None:
-        """`key` used an opportunity."""
-        if self.key == key and self.left > 0:
-            self.left -= 1
-        else:
-            self.key, self.left = key, max(1, weight) - 1
+        """`key` used an opportunity. What is left never passes its weight, which may have been lowered meanwhile."""
+        granted = min(self.left, max(1, weight)) if self.key == key and self.left > 0 else max(1, weight)
+        self.key, self.left = key, granted - 1
 
     def is_lent_to(self, key: int, everyone: Sequence[int]) -> bool:
         """Whether `key` would use an opportunity that somebody before it in the cycle cannot use."""

@@ -39,8 +39,20 @@ class Answer:
     is_cut: bool
 
 
+class _Final(HTTPResponse):
+    """The final answer: `102 Processing` and `103 Early Hints` go before it, and say nothing of how it ends."""
+
+    def begin(self) -> None:
+        super().begin()
+        while self.status < 200:
+            self.headers = None  # type: ignore[assignment]  # else `begin` takes itself for done
+            super().begin()
+
+
 class _Pinned(HTTPConnection):
     """Connects to given addresses instead of asking for the name's; TLS still proves the name."""
+
+    response_class = _Final
 
     def __init__(
         self, target: Target, addresses: Sequence[str], end: float, tls: ssl.SSLContext | None
@@ -53,24 +65,33 @@ class _Pinned(HTTPConnection):
         self.wire: socket.socket | None = None  # stays known when `sock` is handed over to the answer
 
     def connect(self) -> None:
-        failure: OSError = OSError("no address")
-        for address in self._addresses:
-            try:
-                self.sock = socket.create_connection(
-                    (address, self.port), max(0.001, self._end - time.monotonic())
-                )
-                break
-            except OSError as error:
-                failure = error
-        else:
-            raise failure
-        self.wire = self.sock
+        self._hold(self._reached())
         if self._tls is not None:
             shaking = self._tls.wrap_socket(
                 self.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
-            self.wire = self.sock = shaking
+            self._hold(shaking)
             shaking.do_handshake()
+
+    def _reached(self) -> socket.socket:
+        """Of the time that is left each address gets its share: one that swallows what is sent leaves the next some."""
+        failure: OSError = OSError("no address")
+        for tried, address in enumerate(self._addresses):
+            share_s = (self._end - time.monotonic()) / (len(self._addresses) - tried)
+            try:
+                reached = socket.create_connection((address, self.port), max(0.001, share_s))
+            except OSError as error:
+                failure = error
+                continue
+            reached.settimeout(max(0.001, self._end - time.monotonic()))
+            return reached
+        raise failure
+
+    def _hold(self, wire: socket.socket) -> None:
+        """Let the end of the time find the socket; an end that came before found none to cut. Raises TimeoutError."""
+        self.wire = self.sock = wire
+        if time.monotonic() >= self._end:
+            raise TimeoutError
 
 
 def post(
@@ -108,11 +129,15 @@ def post(
 def _read(response: HTTPResponse) -> Answer:
     """Once the status is there the receiver has spoken: a body that breaks off changes nothing of it."""
     headers = {name.lower(): value for name, value in response.getheaders()}
-    body, is_cut = b"", True
+    length = response.length
+    most = ANSWER_BYTES_MAX if length is None else min(length, ANSWER_BYTES_MAX)
+    body, is_whole = b"", False
     with suppress(OSError, HTTPException, ValueError):
-        body = response.read(ANSWER_BYTES_MAX)
-        is_cut = bool(response.length) or response.read(1) != b""
-    return Answer(response.status, headers, body, is_cut)
+        # `read` takes a chunk that says it has -1 bytes for all there is, without a bound; `read1` looks at a buffer.
+        while len(body) < most and (piece := response.read1(most - len(body))):
+            body += piece
+        is_whole = response.read1(1) == b"" if length is None else len(body) == length
+    return Answer(response.status, headers, body[:ANSWER_BYTES_MAX], not is_whole)
 
 
 @contextmanager

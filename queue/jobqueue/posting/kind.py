@@ -12,11 +12,13 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 
 from jobqueue.posting import exchange, payload, target
 from jobqueue.posting.exchange import Answer
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.outcomes import Overload, Permanent, Transient, Uncertain
+from jobsplatform import tracing
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
 from tenants import signing
@@ -25,6 +27,9 @@ PERMANENT: Final = frozenset({400, 404, 410, 422})
 OVERLOAD: Final = frozenset({429, 503})
 LOST: Final = frozenset({502, 504})  # a gateway's word: whether the receiver acted is not known
 RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
+CONTENT_TYPE_CHARS_MAX: Final = (
+    200  # a header may have 64 KiB; the result must be storable whatever was answered
+)
 
 _SECONDS = re.compile(r"[0-9]{1,9}").fullmatch
 
@@ -39,11 +44,13 @@ def post(job: JobContext) -> dict[str, object]:
     except target.Unresolved as failure:
         raise Transient(f"the call was not sent: {failure}") from None
     body = call.body.encode()
+    try:
+        headers = _headers(job, call, body)
+    except (DatabaseError, InterfaceError) as failure:
+        raise Transient(f"the call was not sent: no secret to sign with ({failure})") from None
     began = time.monotonic()
     try:
-        answer = exchange.post(
-            call.target, addresses, body, _headers(job, call, body), timeout_s=_bounded(job, call.timeout_s)
-        )
+        answer = exchange.post(call.target, addresses, body, headers, timeout_s=_bounded(job, call.timeout_s))
     except exchange.NotSent as failure:
         raise Transient(str(failure)) from None
     except exchange.NoAnswer as failure:
@@ -51,11 +58,20 @@ def post(job: JobContext) -> dict[str, object]:
     judge(answer, job.operation_id)
     return {
         "status": answer.status,
-        "content_type": answer.headers.get("content-type"),
-        "body": answer.body.decode("utf-8", "replace").replace("\0", "\ufffd"),
+        "content_type": _content_type(answer),
+        "body": _storable(answer.body.decode("utf-8", "replace")),
         "is_cut": answer.is_cut,
         "took_ms": round((time.monotonic() - began) * 1_000),
     }
+
+
+def _content_type(answer: Answer) -> str | None:
+    told = answer.headers.get("content-type")
+    return None if told is None else _storable(told[:CONTENT_TYPE_CHARS_MAX])
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "\ufffd")
 
 
 def _call(job: JobContext) -> payload.Call:
@@ -73,12 +89,12 @@ def _bounded(job: JobContext, timeout_s: float) -> float:
 def _headers(job: JobContext, call: payload.Call, body: bytes) -> dict[str, str]:
     secrets = signing.secrets_of(job.lease.tenant_id)
     signed = signing.headers(secrets, job.operation_id, int(time.time()), body)
-    trace = {"traceparent": job.traceparent} if job.traceparent else {}
+    trace = tracing.current() or job.traceparent or ""
     return {
         "User-Agent": "jobsplatform",
         "Accept-Encoding": "identity",
         **call.headers,
-        **trace,
+        **({"traceparent": trace} if tracing.is_valid(trace) else {}),
         "Content-Type": "application/json",
         "Idempotency-Key": job.operation_id,
         **signed,

@@ -25,7 +25,6 @@ _PLAIN = re.compile(
 ).fullmatch  # visible ASCII without the backslash, which some parsers read as a slash
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?").fullmatch
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch  # what a C library would read as part of an address
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # an IPv4 address in its last 32 bits
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -115,11 +114,9 @@ def _is_loopback(host: str) -> bool:
 def is_public(address: Address) -> bool:
     """Whether an address lies in the public internet; one that carries an IPv4 address is judged by that as well."""
     if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
+        if address.scope_id is not None or address.is_site_local:
             return False
         carried = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if address in _NAT64:
-            carried = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
         if carried is not None and not is_public(carried):
             return False
         if address.ipv4_mapped is not None:

@@ -36,10 +36,11 @@ _BLANK = re.compile(r"[ \t]+")
 def fields(text: str) -> Fields:
     """The values of an expression. Raises Invalid at /cron, also for one that never fires."""
     parts = _BLANK.split(normal(text).lower())
-    for part, (name, low, high, names) in zip(parts, _FIELDS, strict=True):
-        for item in part.split(","):
-            _check_item(item, name, low, high, names)
-    minutes, hours, days, months, weekdays = _expanded(" ".join(parts))
+    checked = [
+        ",".join(_checked_item(item, *field) for item in part.split(","))
+        for part, field in zip(parts, _FIELDS, strict=True)
+    ]
+    minutes, hours, days, months, weekdays = _expanded(" ".join(checked))
     found = Fields(
         minutes,
         hours,
@@ -88,7 +89,11 @@ def _zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
-def _check_item(item: str, field: str, low: int, high: int, names: dict[str, int]) -> None:
+def _checked_item(item: str, field: str, low: int, high: int, names: dict[str, int]) -> str:
+    """An item as croniter is given it, which takes a range of one value, `5-5`, for the whole field.
+
+    A step from the end of a field has nowhere to go: it is that value alone.
+    """
     match = _ITEM.fullmatch(item)
     if match is None:
         raise _invalid(f"{item!r} is nothing that the {field} can be.")
@@ -98,6 +103,9 @@ def _check_item(item: str, field: str, low: int, high: int, names: dict[str, int
         raise _invalid(f"The range {item!r} of the {field} must rise.")
     if step is not None and int(step) < 1:
         raise _invalid(f"The step of {item!r} must be at least 1.")
+    is_one = len(numbers) == 2 and numbers[0] == numbers[1]
+    is_end = len(numbers) == 1 and numbers[0] == high and step is not None  # it takes `7/2` for `0/2`
+    return str(numbers[0]) if is_one or is_end else item
 
 
 def _number(word: str, field: str, low: int, high: int, names: dict[str, int]) -> int:

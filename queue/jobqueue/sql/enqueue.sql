@@ -1,19 +1,33 @@
 -- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
 -- params: arrays with one element a job (a null array: null for all); reservations: of a job whose limits were asked,
 --   the row that holds its place and goes with this statement, or 0 where none is needed; kind_versions: of a
---   registered kind, the version by which the job was checked; now
+--   registered kind, the version by which the job was checked; rings, slots, epochs: the slot that this shard must own
+--   under that epoch; now
 -- returns ord, job_id, null, at, due_at, deadline, max_attempts, dependency of an accepted job, or ord, null and a
 --   refusal; beside `unadmitted` (limits must be asked, or the reservation is gone) the deadline where the queue
---   checks it; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
+--   checks it; `misplaced`: the shard does not own the slot, or has slots and was asked without; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
 -- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
--- locks: the new keys, in key order; waits for a concurrent first use of the same key
+-- locks: the slots, shared, in order, to the end of the transaction: who moves them waits; the new keys, in key order;
+-- waits for a concurrent first use of the same key
 -- plan: by index
 WITH {marked_clock},
+    owned AS MATERIALIZED (
+        SELECT o.ring_id, o.slot
+        FROM (SELECT DISTINCT * FROM unnest(%(rings)s::bigint[], %(slots)s::smallint[], %(epochs)s::int[])) AS s(
+            ring, slot, epoch
+        )
+        JOIN queue_slotowner o ON o.ring_id = s.ring AND o.slot = s.slot AND o.epoch = s.epoch
+        ORDER BY o.ring_id, o.slot
+        FOR SHARE OF o
+    ),
     call AS MATERIALIZED (
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
-            coalesce(c.deadline, clock.at + c.expires_in_s * interval '1 second') AS ends_at,
+            coalesce(c.deadline, c.expires_in_s * interval '1 second' + CASE
+                WHEN c.expires_from_due THEN greatest(clock.at, c.not_before, clock.at + c.delay_s * interval '1 second')
+                ELSE clock.at
+            END) AS ends_at,
             coalesce(c.attempts_asked, k.max_attempts, p.max_attempts) AS max_attempts, p.is_intake_paused,
             p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited,
             CASE WHEN c.kind_version IS NULL THEN k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL
@@ -22,11 +36,12 @@ WITH {marked_clock},
             %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
             %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
+            %(expiries_from_due)s::bool[],
             %(max_attempts)s::smallint[], %(traceparents)s::text[], %(reservations)s::bigint[],
-            %(kind_versions)s::bigint[]
+            %(kind_versions)s::bigint[], %(rings)s::bigint[], %(slots)s::smallint[]
         ) WITH ORDINALITY AS c(
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
-            expires_in_s, attempts_asked, traceparent, reservation, kind_version, ord
+            expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
         )
         JOIN queue_lane l ON l.id = c.lane_id
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
@@ -38,6 +53,8 @@ WITH {marked_clock},
     ),
     judged AS MATERIALIZED (
         SELECT *, CASE
+            WHEN CASE WHEN ring IS NULL THEN EXISTS (SELECT FROM queue_slotring)
+                ELSE (ring, slot) NOT IN (SELECT ring_id, o.slot FROM owned o) END THEN 'misplaced'
             WHEN is_intake_paused THEN 'intake_paused'
             WHEN ends_at <= at THEN 'deadline_in_past'
             WHEN ends_at <= due_at THEN 'due_after_deadline'

@@ -23,7 +23,7 @@ from jobqueue.tasks import calls, placing, results
 from jobqueue.tasks.base import Backend, Extras
 from jobqueue.tasks.framework import InvalidTask, TaskResult, TaskResultDoesNotExist
 from jobqueue.types import FLEET
-from jobsplatform import database
+from jobsplatform import database, tracing
 from jobsplatform.errors import JobsPlatformError, NotFound, TenantSuspended
 from tenants import access
 from tenants.access import TenantRef
@@ -57,7 +57,7 @@ class QueueBackend(Backend):
         if call is None or task is None:
             raise TaskResultDoesNotExist(result_id)
         queue = policies.names({view.queue_id}).get(view.queue_id)
-        told = task.using(priority=call.priority, queue_name=queue, run_after=view.not_before)
+        told = self.told(task, queue=queue, priority=call.priority, run_after=view.not_before)
         result = results.fresh(told, call.args, call.kwargs, backend=self.alias)
         return results.fill(result, _facts(view))
 
@@ -95,6 +95,7 @@ class QueueBackend(Backend):
             not_before=task.run_after,
             max_attempts=extras.max_attempts or self.max_attempts,
             dependency=extras.dependency,
+            traceparent=tracing.current(),
         )
 
     def _store(self, result: TaskResult[Any], job: NewJob) -> None:

@@ -13,6 +13,7 @@ from jobqueue.declarations import KIND
 from jobqueue.tasks import catalogue, priorities, results
 from jobqueue.tasks.framework import BaseTaskBackend, InvalidTask, TaskResult, task_enqueued
 from jobqueue.tasks.task import QueueTask
+from jobsplatform.fields import Fault, normal_key
 
 ATTEMPTS_MAX = 100
 
@@ -43,7 +44,7 @@ class Backend(BaseTaskBackend):
         """Everything that can be said without a database: tasks are made while modules are imported."""
         super().validate_task(task)
         attempts = getattr(task, "max_attempts", None)
-        if attempts is not None and not (type(attempts) is int and 1 <= attempts <= ATTEMPTS_MAX):
+        if attempts is not None and not _is_count(attempts):
             raise InvalidTask(f"max_attempts must be a whole number between 1 and {ATTEMPTS_MAX}.")
         dependency = getattr(task, "dependency", None)
         if dependency is not None and KIND.fullmatch(dependency) is None:
@@ -72,6 +73,11 @@ class Backend(BaseTaskBackend):
             return found
         return found.using(backend=self.alias)
 
+    def told(self, task: Any, *, queue: str | None, **values: Any) -> Any:
+        """The task with what a job says of it, but for a queue that is none of the site's: Django would refuse it."""
+        known = queue if not self.queues or queue in self.queues else None
+        return task.using(queue_name=known, **values)
+
     def band(self, priority: int, bands: int, default: int) -> int | str:
         if self.bands is not None:
             return priorities.chosen(priority, self.bands)
@@ -93,6 +99,25 @@ class Backend(BaseTaskBackend):
                 hint=f"There are {', '.join(sorted(self.known_options))}.",
                 id="queue.E011",
             )
+        if self.max_attempts is not None and not _is_count(self.max_attempts):
+            yield Error(
+                f"MAX_ATTEMPTS of TASKS[{self.alias!r}] must be a whole number between 1 and {ATTEMPTS_MAX}.",
+                id="queue.E013",
+            )
+
+
+def _is_count(attempts: object) -> bool:
+    return type(attempts) is int and 1 <= attempts <= ATTEMPTS_MAX
+
+
+def _key(key: object) -> str:
+    """A request key as the API has it: in another form it would never meet the key of a request. Raises InvalidTask."""
+    if not isinstance(key, str):
+        raise InvalidTask(f"request_key must be a text, not {type(key).__name__}.")
+    try:
+        return normal_key(key)
+    except Fault as fault:
+        raise InvalidTask(f"request_key: {fault.detail}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +136,7 @@ class Extras:
             key = key(*result.args, **result.kwargs)
         return cls(
             getattr(task, "max_attempts", None),
-            key,
+            None if key is None else _key(key),
             getattr(task, "tenant", None),
             getattr(task, "dependency", None),
         )

@@ -18,7 +18,7 @@ from jobqueue.tasks import calls, results
 from jobqueue.tasks.base import Backend, Extras
 from jobqueue.tasks.framework import TaskResult, TaskResultDoesNotExist
 from jobqueue.tasks.transport import Api, Members
-from jobsplatform.errors import NotFound
+from jobsplatform.errors import InsufficientScope, NotFound
 
 BANDS, DEFAULT_BAND = 5, 2  # of the preset `five`; BANDS names those of other queues
 
@@ -43,10 +43,11 @@ class HttpBackend(Backend):
         result = self.checked(task, args, kwargs)
         extras = Extras.of(task, result)
         body = json.dumps(self._body(task, result, extras), ensure_ascii=False)
+        send = partial(self._send, result, body, extras.tenant, is_named=extras.request_key is not None)
         if self.is_in_transaction():
-            transaction.on_commit(partial(self._send, result, body, extras.tenant), using=self.database)
+            transaction.on_commit(send, using=self.database)
         else:
-            self._send(result, body, extras.tenant)
+            send()
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
@@ -61,8 +62,8 @@ class HttpBackend(Backend):
         task = None if call is None or job["kind"] != calls.kind_of(call.path) else self.find(call.path)
         if call is None or task is None:
             raise TaskResultDoesNotExist(result_id)
-        told = task.using(
-            priority=call.priority, queue_name=job["queue"], run_after=_instant(job["not_before"])
+        told = self.told(
+            task, queue=job["queue"], priority=call.priority, run_after=_instant(job["not_before"])
         )
         result = results.fresh(told, call.args, call.kwargs, backend=self.alias)
         return results.fill(result, _facts(api, path, job))
@@ -90,12 +91,11 @@ class HttpBackend(Backend):
             **{name: value for name, value in chosen.items() if value is not None},
         }
 
-    def _send(self, result: TaskResult[Any], body: str, tenant: str | None) -> None:
+    def _send(self, result: TaskResult[Any], body: str, tenant: str | None, *, is_named: bool) -> None:
         api = self._api(tenant)
         job = api.post("/v1/jobs", body)
-        facts = _facts(api, f"/v1/jobs/{job['job_id']}", job) if job["replayed"] else _shown(job)
-        results.fill(result, facts)
-        if not job["replayed"]:
+        results.fill(result, _facts_of_replay(api, job) if job["replayed"] else _shown(job))
+        if not (job["replayed"] and is_named):  # a key that was made up here names what a lost try has made
             self.announce_enqueued(result)
 
     def _api(self, tenant: str | None) -> Api:
@@ -137,6 +137,14 @@ def _facts(api: Api, path: str, job: Members) -> results.JobFacts:
     items = api.get(f"{path}/attempts?limit={results.ATTEMPTS_MAX}")["items"]
     value = api.get(f"{path}/result")["result"] if job["state"] == "succeeded" else None
     return replace(_shown(job), attempts=[_attempt(one) for one in reversed(items)], value=value)
+
+
+def _facts_of_replay(api: Api, job: Members) -> results.JobFacts:
+    """As far as the token may read: the task is stored, whoever may look at it."""
+    try:
+        return _facts(api, f"/v1/jobs/{job['job_id']}", job)
+    except InsufficientScope:
+        return _shown(job)
 
 
 def _attempt(item: Members) -> _Attempt:

@@ -73,7 +73,7 @@ class Runner:
         task = self.backend.find(self.path)
         if task is None:
             raise Transient(f"this worker has no task {self.path} any more")
-        told = task.using(priority=call.priority, queue_name=job.queue)
+        told = self.backend.told(task, queue=job.queue, priority=call.priority)
         result = results.fresh(told, call.args, call.kwargs, backend=self.backend.alias)
         return task, results.fill(result, _facts(job))
 

@@ -64,6 +64,77 @@ def test_a_chunked_flood_is_cut_too(receiver: Receiver) -> None:
     assert post(receiver).is_cut
 
 
+@pytest.mark.parametrize("size", ["-1", "-0x1", "-ffffffff"])
+def test_a_chunk_of_less_than_nothing_is_no_way_around_the_bound(receiver: Receiver, size: str) -> None:
+    sent = 0
+
+    def flood(connection: socket.socket) -> None:
+        nonlocal sent
+        connection.sendall(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n".encode())
+        while sent < 100_000_000:
+            sent += connection.send(b"x" * 65_536)
+
+    receiver.talk = flood
+    answer = post(receiver)
+    assert answer.is_cut
+    assert len(answer.body) <= ANSWER_BYTES_MAX
+    assert sent < 50_000_000  # what the sockets hold
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"x" * ANSWER_BYTES_MAX, b"x" * (ANSWER_BYTES_MAX + 1)])
+@pytest.mark.parametrize("framing", ["length", "chunked", "end"])
+def test_a_body_is_cut_only_beyond_the_bound(receiver: Receiver, body: bytes, framing: str) -> None:
+    heads = {"length": f"Content-Length: {len(body)}", "chunked": "Transfer-Encoding: chunked", "end": "X: y"}
+    pieces = [body[at : at + 5_000] for at in range(0, len(body), 5_000)]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces) + b"0\r\n\r\n"
+    said = f"HTTP/1.1 200 OK\r\n{heads[framing]}\r\n\r\n".encode()
+    receiver.talk = lambda connection: connection.sendall(said + (chunks if framing == "chunked" else body))
+    answer = post(receiver)
+    assert (answer.body, answer.is_cut) == (body[:ANSWER_BYTES_MAX], len(body) > ANSWER_BYTES_MAX)
+
+
+def test_what_goes_before_the_answer_is_not_the_answer(receiver: Receiver) -> None:
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    receiver.talk = lambda connection: connection.sendall(
+        hints + b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
+    )
+    answer = post(receiver)
+    assert (answer.status, answer.body, "link" in answer.headers) == (404, b"no", False)
+
+
+def test_an_address_that_swallows_everything_leaves_time_for_the_next(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = socket.create_connection
+
+    def swallow(address: tuple[str, int], timeout: float) -> socket.socket:
+        if address[0] == "127.0.0.9":
+            time.sleep(timeout)
+            raise TimeoutError
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", swallow)
+    receiver.answers(204, body=b"")
+    target = Target("http", "hooks.example.org", receiver.port, "/")
+    answer = exchange.post(target, ["127.0.0.9", "127.0.0.1"], b"{}", {}, timeout_s=1)
+    assert answer.status == 204
+
+
+def test_a_connection_made_after_the_end_sends_nothing(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the time finds no socket to cut, so nothing else would end what follows."""
+    connect = socket.create_connection
+
+    def late(address: tuple[str, int], timeout: float) -> socket.socket:
+        time.sleep(0.2)
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", late)
+    with pytest.raises(NotSent):
+        post(receiver, timeout_s=0.1)
+
+
 def _drips_after(start: bytes) -> Talk:
     """Says `start`, then a byte every tenth of a second for a minute."""
 

@@ -8,6 +8,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from jobqueue import JobContext, NotDone, Overload, Permanent, Transient, Uncertain
 from jobqueue.enqueue import enqueue
@@ -154,11 +155,45 @@ def test_a_receiver_can_verify_the_signature(receiver: Receiver) -> None:
     assert abs(int(headers["webhook-timestamp"]) - time.time()) < 300
 
 
+def test_a_trace_goes_along(receiver: Receiver) -> None:
+    receiver.answers(200)
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    kind.post(job(json.dumps({"url": receiver.url}), traceparent=trace))
+    assert heard(receiver)[0]["traceparent"] == trace
+
+
+@pytest.mark.parametrize("trace", ["", "soon", "00-1\r\n X-Evil: 1", "00-1\r\nX-Evil: 1", "日本"])
+def test_a_trace_that_is_none_is_left_out(receiver: Receiver, trace: str) -> None:
+    """It is no part of the call: it must not keep it from being made, nor add to its headers."""
+    receiver.answers(200)
+    kind.post(job(json.dumps({"url": receiver.url}), traceparent=trace))
+    assert "traceparent" not in heard(receiver)[0]
+    assert b"Evil" not in receiver.heard[0]
+
+
+def test_without_a_secret_nothing_was_sent(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(tenant_id: int) -> list[bytes]:
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr(signing, "secrets_of", away)
+    with pytest.raises(Transient, match="not sent"):
+        send(receiver)
+    assert receiver.heard == []
+
+
 def test_the_result_tells_the_status_and_the_start_of_the_answer(receiver: Receiver) -> None:
     receiver.answers(201, "Content-Type: text/plain", body=b"made \0 it \xff")
     result = send(receiver)
     assert (result["status"], result["content_type"], result["is_cut"]) == (201, "text/plain", False)
     assert result["body"] == "made \ufffd it \ufffd"
+
+
+@pytest.mark.parametrize(("told", "kept"), [("a\0b", "a\ufffdb"), ("é" * 60_000, "é" * 200)])
+def test_any_content_type_can_be_stored(receiver: Receiver, told: str, kept: str) -> None:
+    """The receiver has done it: a header of its answer must not make the job a dead letter."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {told}\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
+    receiver.talk = lambda connection: connection.sendall(head)
+    assert send(receiver)["content_type"] == kept
 
 
 # What answers mean

@@ -25,6 +25,7 @@ REFUSED = [
     "https://[64:ff9b::7f00:1]/",
     "https://[2002:7f00:1::]/",
     "https://[fe80::1]/",
+    "https://[fec0::1]/",
     "https://[fd00::1]/",
     "https://[ff02::1]/",
     "https://169.254.169.254/latest/meta-data",

@@ -119,6 +119,19 @@ def test_modules_may_be_named(site: Site) -> None:
     assert site.tasks.add.enqueue(1, 2).id
 
 
+def test_a_request_key_is_kept_in_the_form_of_the_api(site: Site) -> None:
+    """In another it would never meet the key of a request over HTTP."""
+    result = site.tasks.add.using(request_key="cafe\u0301").enqueue(1, 2)
+    assert job_of(result)["request_key"] == "caf\u00e9"
+
+
+@pytest.mark.parametrize("key", ["", " a", "a\n", "a\0", "x" * 256, "x" * 5_000, "\ud800", 7, b"a"])
+def test_a_request_key_that_is_none_is_refused(site: Site, key: Any) -> None:
+    for given in (key, lambda left, right: key):
+        with pytest.raises(InvalidTask, match="request_key"):
+            site.tasks.add.using(request_key=given).enqueue(1, 2)
+
+
 @pytest.mark.parametrize(
     "extras", [{"queue_name": "nowhere"}, {"tenant": "nobody"}], ids=lambda extras: next(iter(extras))
 )
@@ -281,3 +294,9 @@ def test_a_site_whose_transactions_are_on_a_shard_needs_no_word(site: Site) -> N
 def test_an_unknown_option_is_told(site: Site) -> None:
     site.use(TENNANT="acme")
     assert [m.id for m in site.backend.check()] == ["queue.E011"]
+
+
+@pytest.mark.parametrize("attempts", [0, 101, "3", True])
+def test_attempts_out_of_bounds_are_told(site: Site, attempts: Any) -> None:
+    site.use(MAX_ATTEMPTS=attempts)
+    assert [m.id for m in site.backend.check()] == ["queue.E013"]

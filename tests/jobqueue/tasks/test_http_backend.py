@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from jobqueue import policies
 from jobqueue.ids import parse_id
-from jobqueue.tasks.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
+from jobqueue.tasks.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from jobqueue.tasks.transport import Api
 from jobsplatform.errors import (
     InsufficientScope,
@@ -91,7 +91,18 @@ def test_priority_time_and_extras_reach_the_job(site: Site, remote: Any) -> None
     assert (job["request_key"], job["dependency"], job["max_attempts"]) == ("k", "smtp", 3)
 
 
-def test_a_lost_answer_makes_no_second_job(site: Site, remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scopes", [("produce", "read"), ("produce",)], ids=" ".join)
+def test_a_lost_answer_makes_no_second_job(
+    site: Site, remote: Any, monkeypatch: pytest.MonkeyPatch, scopes: tuple[str, ...]
+) -> None:
+    """And the task is announced, for nobody else can have made it; a token that may not read is enough."""
+    remote(TOKEN=token(*scopes))
+    heard: list[str] = []
+
+    def receive(task_result: Any, **_: Any) -> None:
+        heard.append(task_result.id)
+
+    task_enqueued.connect(receive)
     answer = Api._try
     lost: list[str] = []
 
@@ -103,7 +114,10 @@ def test_a_lost_answer_makes_no_second_job(site: Site, remote: Any, monkeypatch:
         return members
 
     monkeypatch.setattr(Api, "_try", losing)
-    assert [site.tasks.add.enqueue(1, 2).id] == lost
+    try:
+        assert [site.tasks.add.enqueue(1, 2).id] == lost == heard
+    finally:
+        task_enqueued.disconnect(receive)
     assert jobs() == 1
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from jobqueue import Overload, Permanent, Release, Uncertain, reads
-from jobqueue.ids import parse_id
+from jobqueue.ids import format_id, parse_id
 from jobqueue.tasks.framework import (
     Task,
     TaskResult,
@@ -19,9 +21,10 @@ from jobqueue.tasks.framework import (
     task_started,
 )
 from jobqueue.worker import registry
+from jobqueue.worker.context import JobContext
 from jobsplatform.errors import Unavailable
 from tests import cast
-from tests.tasks_cast import Site
+from tests.tasks_cast import Alone, Site
 
 pytestmark = pytest.mark.django_db
 
@@ -280,3 +283,14 @@ def test_without_tasks_a_worker_imports_no_framework(settings: Any) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_a_task_that_was_put_into_a_queue_beyond_the_sites_runs_and_is_found(site: Site) -> None:
+    """By a schedule, or over HTTP: QUEUES bounds what the site itself enqueues."""
+    site.use(queues=["default"])
+    other, path = cast.queue("other"), site.tasks.add.module_path
+    payload = json.dumps({"task": path, "args": [1, 2], "kwargs": {}})
+    job_id = cast.enqueue(now=None, kind=path, queue=other, payload=payload)
+    lease = cast.claim_one(other, now=None, kinds=(path,))
+    assert registry.discover()[path](JobContext(lease, 0, time.monotonic(), Alone())) == 3
+    assert site.backend.get_result(format_id(job_id)).status == TaskResultStatus.RUNNING

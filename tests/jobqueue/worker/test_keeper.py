@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -369,3 +370,21 @@ def test_stuck_clerks_get_help() -> None:
     until(delivery)
     assert delivered == ["got through"]
     gate.set()
+
+
+def test_a_drain_lets_all_that_runs_end(stage: Stage) -> None:
+    """Told once, and without an instant by which it must be over; then the keeper is done."""
+    [executor] = stage.started
+    executor.hold(0)
+    stage.until(lambda: stage.keeper.held() == 1)
+    stage.keeper.drain()
+    stage.turn()
+    stage.turn()
+    drains = [body for word, body in executor.far.receive() if word is Word.DRAIN]
+    assert [unpack_instant(body) for body in drains] == [math.inf]
+    executor.far.send(Word.DROPPED, pack_places([0]))
+    executor.far.send(Word.LEAVING)
+    stage.turn()
+    executor.end(0)
+    stage.until(stage.keeper._is_over)
+    assert len(stage.started) == 1

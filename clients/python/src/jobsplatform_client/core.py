@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jobsplatform_client import errors
-from jobsplatform_client.exchange import Conversation, Pause, Reply, Request, Send, encode
+from jobsplatform_client.exchange import Conversation, Members, Pause, Reply, Request, Send, encode
 from jobsplatform_client.retry import Chance, Clock, Gate, Retry, Tries
 from jobsplatform_client.values import (
     Accepted,
@@ -84,12 +84,12 @@ class Core:
 
     def post(
         self, path: str, members: Mapping[str, Any], tries: Tries | None = None, **options: Any
-    ) -> Conversation[dict[str, Any]]:
+    ) -> Conversation[Members]:
         wait_s = float(members.get("wait_s") or 0)
         request = Request("POST", path, encode(members), wait_s=wait_s)
         return (yield from self.ask(request, tries, **options)).members()
 
-    def get(self, path: str, query: Mapping[str, str] | None = None) -> Conversation[dict[str, Any]]:
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Conversation[Members]:
         return (yield from self.ask(Request("GET", path, query=query or {}))).members()
 
     # Producing
@@ -127,7 +127,7 @@ class Core:
             wait_s = 0.0
             try:
                 reply = yield from self.ask(Request("POST", "/v1/jobs/batch", body), tries)
-                results = reply.members()["results"]
+                results = _results(reply.members(), len(left))
                 outcomes.update(
                     (index, _outcome(keys[index], one)) for index, one in zip(left, results, strict=True)
                 )
@@ -195,7 +195,7 @@ class Core:
         done = yield from self.post("/v1/leases/settle", {"renew": items}, tries, is_gated=False)
         return [
             _renewed(one) if "problem" not in one else errors.refusal(one["status"], one["problem"])
-            for one in done["results"]
+            for one in _results(done, len(items))
         ]
 
     def complete(self, lease: Lease, result: object, tries: Tries | None = None) -> Conversation[Completed]:
@@ -240,6 +240,14 @@ def _renewed(done: Mapping[str, Any]) -> Renewed:
 
 
 # Parts of batches
+
+
+def _results(members: Members, count: int) -> list[Mapping[str, Any]]:
+    """One of each item that was sent. Raises NotUnderstood."""
+    results = members["results"]
+    if not isinstance(results, list) or len(results) != count:
+        raise errors.NotUnderstood(f"an answer that has not a result for each of {count:,} items")
+    return results
 
 
 def _parts(texts: Sequence[bytes]) -> Iterable[list[bytes]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from jobsplatform_client import errors
 
@@ -33,6 +33,13 @@ class Request:
     wait_s: float = 0.0  # how much longer than usual an answer may take: a long poll's
 
 
+class Members(dict[str, Any]):
+    """A reply's members. One that should be there and is not: whoever answered is not the platform."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise errors.NotUnderstood(f"an answer without {name!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What the platform answered. Header names in lower case."""
@@ -47,15 +54,15 @@ class Reply:
         text = self.headers.get("retry-after", "")
         return float(text) if text.isascii() and text.isdigit() else None
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> Members:
         """The JSON object of the body. Raises NotUnderstood."""
         try:
             found = json.loads(self.content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise errors.NotUnderstood(f"status {self.status} with a body that is no JSON") from error
         if not isinstance(found, dict):
             raise errors.NotUnderstood(f"status {self.status} with a body that is no object")
-        return found
+        return Members(found)
 
     def error(self) -> errors.JobsPlatformError | None:
         """The refusal that it is; None for a success."""
@@ -66,7 +73,7 @@ class Reply:
         try:
             problem = self.members()
         except errors.NotUnderstood:
-            problem = {}  # of a proxy, perhaps: the status speaks
+            problem = Members()  # of a proxy, perhaps: the status speaks
         return errors.refusal(self.status, problem, self.retry_after_s)
 
 

@@ -11,7 +11,7 @@ from jobqueue.dependencies import Standing
 from jobqueue.ids import format_id
 from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import Dependency
-from jobsplatform.commands import VerbCommand, actor, assigned, key_value
+from jobsplatform.commands import VerbCommand, actor, assigned, key_value, verb_parser
 from jobsplatform.errors import Invalid, NotFound
 from jobsplatform.instants import format_instant
 
@@ -21,20 +21,25 @@ class Command(VerbCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|set|open|close")
-        verbs.add_parser("list", help="where each stands").add_argument("name", nargs="?", metavar="NAME")
-        change = verbs.add_parser("set", help="set limits; `none` lifts one")
+        verb_parser(verbs, "list", help="where each stands").add_argument("name", nargs="?", metavar="NAME")
+        change = verb_parser(verbs, "set", help="set limits; `none` lifts one")
         change.add_argument("name", metavar="NAME")
         change.add_argument(
-            "settings",
+            "pairs",
             type=key_value,
             nargs="+",
             metavar="key=value",
             help=", ".join(dependencies.SETTINGS),
         )
-        opened = verbs.add_parser("open", help="start nothing that needs it until `close`; nothing probes it")
-        closed = verbs.add_parser("close", help="let it go on, ramping up; its breaker judges anew")
+        opened = verb_parser(
+            verbs, "open", help="start nothing that needs it until `close`; nothing probes it"
+        )
+        closed = verb_parser(verbs, "close", help="let it go on, ramping up; its breaker judges anew")
         for verb in (opened, closed):
             verb.add_argument("name", metavar="NAME")
+        opened.add_argument(
+            "--for-s", type=int, metavar="SECONDS", help="close by itself after so long (never)"
+        )
         for verb in (change, opened, closed):
             verb.add_argument("--reason", default="", help="for the audit")
 
@@ -43,10 +48,10 @@ class Command(VerbCommand):
         if len(reason) > REASON_CHARS_MAX:
             raise Invalid.at("/reason", f"A reason has at most {REASON_CHARS_MAX} characters.")
         if verb == "set":
-            settings = assigned(Dependency, options["settings"])
+            settings = assigned(Dependency, options["pairs"])
             dependencies.set_dependency(name, settings, actor=actor(), reason=reason)
         elif verb == "open":
-            dependencies.open_breaker(name, actor=actor(), reason=reason)
+            dependencies.open_breaker(name, actor=actor(), reason=reason, seconds=options["for_s"])
         elif verb == "close":
             dependencies.close_breaker(name, actor=actor(), reason=reason)
         self._show(name)

@@ -11,7 +11,7 @@ from jobqueue import kinds
 from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import JobKind
 from jobqueue.worker import registry
-from jobsplatform.commands import VerbCommand, actor, assigned, key_value
+from jobsplatform.commands import VerbCommand, actor, assigned, key_value, verb_parser
 from jobsplatform.errors import Invalid
 
 
@@ -24,15 +24,17 @@ class Command(VerbCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.set_defaults(what="list")
         what = parser.add_subparsers(dest="what", metavar="list|show|set|sync")
-        what.add_parser("list", help="every registered kind (without an argument, too)")
-        what.add_parser("show", help="all settings of one, and where each comes from").add_argument("name")
-        setter = what.add_parser("set", help="settings before which the code's stand back")
+        verb_parser(what, "list", help="every registered kind (without an argument, too)")
+        verb_parser(what, "show", help="all settings of one, and where each comes from").add_argument("name")
+        setter = verb_parser(what, "set", help="settings before which the code's stand back")
         setter.add_argument("name", metavar="NAME")
         setter.add_argument(
-            "settings", type=key_value, nargs="+", metavar="key=value", help=", ".join(kinds.SETTINGS)
+            "pairs", type=key_value, nargs="+", metavar="key=value", help=", ".join(kinds.SETTINGS)
         )
         setter.add_argument("--reason", default="", help="for the audit")
-        what.add_parser("sync", help="register what the code declares, as every runworker does at its start")
+        verb_parser(
+            what, "sync", help="register what the code declares, as every runworker does at its start"
+        )
 
     def act(self, options: dict[str, Any]) -> None:
         getattr(self, f"_{options['what'] or 'list'}")(options)
@@ -62,7 +64,7 @@ class Command(VerbCommand):
     def _set(self, options: dict[str, Any]) -> None:
         if len(options["reason"]) > REASON_CHARS_MAX:
             raise Invalid.at("/reason", f"A reason has at most {REASON_CHARS_MAX} characters.")
-        settings = assigned(JobKind, options["settings"])
+        settings = assigned(JobKind, options["pairs"])
         kinds.change(options["name"], settings, actor=actor(), reason=options["reason"])
         self._show(options)
 

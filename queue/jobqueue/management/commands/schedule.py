@@ -16,7 +16,7 @@ from jobqueue.schedules.reads import ScheduleView
 from jobqueue.schedules.words import words
 from jobqueue.states import MissedPolicy, OverlapPolicy
 from jobqueue.types import Scope
-from jobsplatform.commands import VerbCommand, actor, checked
+from jobsplatform.commands import VerbCommand, actor, checked, key
 from jobsplatform.errors import Invalid, NotFound
 from jobsplatform.instants import format_instant, parse_instant
 from jobsplatform.strictjson import raw
@@ -130,7 +130,7 @@ def _add_own(name: str, action: CommandParser) -> None:
         add("--count", type=_count, default=5, metavar="N", help=f"1 to {NEXT_MAX} (5)")
         add("--after", type=_instant, metavar="INSTANT", help="RFC 3339 with an offset (now)")
     if name == "run-now":
-        add("--request-key", metavar="KEY", help="a repeat with the same key makes nothing new")
+        add("--request-key", type=key, metavar="KEY", help="a repeat with the same key makes nothing new")
 
 
 def _count(text: str) -> int:

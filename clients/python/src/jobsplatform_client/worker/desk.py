@@ -20,7 +20,15 @@ from jobsplatform_client.exchange import Conversation
 from jobsplatform_client.retry import Retry
 from jobsplatform_client.values import Renewed
 from jobsplatform_client.worker.book import Held, LeaseBook
-from jobsplatform_client.worker.outcomes import Failure, Release, Transient, Uncertain
+from jobsplatform_client.worker.outcomes import (
+    Done,
+    Failure,
+    NotDone,
+    Release,
+    StillUnknown,
+    Transient,
+    Uncertain,
+)
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -28,6 +36,7 @@ log: Final = logging.getLogger("jobsplatform_client")
 
 CLAIM_LIMIT_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 8_000  # the platform cuts at 8 KiB
+DELAY_S_MAX: Final = 315_360_000  # ten years, the longest that the platform takes
 BEAT_S: Final = 0.25  # between two looks at what must be renewed
 ANSWER_S: Final = 5.0
 GIVE_BACK: Final = Retry(give_up_after_s=5.0)  # a lease that cannot be given back lapses
@@ -123,22 +132,58 @@ class GiveBack:
 
 Verdict = Complete | Fail | GiveBack | None  # None: there is nobody to tell
 
+NO_RECONCILER: Final = Fail(
+    Uncertain("an earlier attempt may have acted outside, and this kind has no reconciler")
+)
+
+
+def settled_by(found: object) -> Complete | Fail | None:
+    """What a reconciler's answer makes of the job; None: the handler may act."""
+    if isinstance(found, Done):
+        return Complete(found.result)
+    if isinstance(found, NotDone):
+        return None
+    if isinstance(found, StillUnknown):
+        message = found.message or "what an earlier attempt did is still unknown"
+        return Fail(Uncertain(message, retry_after_s=found.retry_after_s))
+    kind = type(found).__name__
+    return Fail(Uncertain(f"the reconciler answered {kind}, not Done, NotDone or StillUnknown"))
+
 
 def verdict_of(error: BaseException, *, while_reconciling: bool) -> Verdict:
     """What an exception out of a handler, or out of a reconciler, says about the job."""
     if isinstance(error, Release):
         return GiveBack(error.delay_s)
-    if isinstance(error, Failure):
-        return Fail(error)
     if isinstance(error, errors.LeaseLost):
         return None
-    # A reconciler that broke found nothing out: the next attempt must still look before it acts.
+    # A reconciler that raises found nothing out: the next attempt must still look before it acts.
+    if isinstance(error, Failure):
+        told = Uncertain(error.message, retry_after_s=error.retry_after_s) if while_reconciling else error
+        return Fail(told)
     return Fail(Uncertain(_told(error)) if while_reconciling else Transient(_told(error)))
 
 
 def _told(error: BaseException) -> str:
     frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    return f"{type(error).__name__}: {error}\n{frames}"[:MESSAGE_CHARS_MAX]
+    return f"{type(error).__name__}: {_text(error)}\n{frames}"
+
+
+def _text(value: object) -> str:
+    """What handlers give as a message, whatever it is: a word that cannot be sent must not end the worker."""
+    try:
+        text = str(value)[:MESSAGE_CHARS_MAX]
+    except Exception as error:
+        text = f"(its text failed with {type(error).__name__})"
+    # A lone surrogate, as of a file name that is no UTF-8, has no place in JSON.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _whole(seconds: float | None) -> int | None:
+    """Whole seconds as the platform takes them; what is no number of seconds counts as none."""
+    try:
+        return min(max(math.ceil(seconds), 0), DELAY_S_MAX)  # type: ignore[arg-type]  # None is a TypeError
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 class Desk:
@@ -240,8 +285,8 @@ class Desk:
                 yield from self._tell(held, verdict)
         except errors.LeaseLost as error:
             log.warning("job %s: this attempt does not count: %s", held.lease.job_id, error)
-        except errors.JobsPlatformError as error:
-            log.error("job %s: its end could not be told: %s", held.lease.job_id, error)
+        except Exception as error:
+            log.error("job %s: its end could not be told: %r", held.lease.job_id, error)
         finally:
             self.book.drop(held)
 
@@ -250,17 +295,15 @@ class Desk:
         if isinstance(verdict, Complete):
             try:
                 yield from self.core.complete(lease, verdict.result, tries)
-            except (TypeError, ValueError, errors.BadRequest, errors.TooLarge) as error:
-                told = f"invalid_result: {error}"[:MESSAGE_CHARS_MAX]
+            except (TypeError, ValueError, RecursionError, errors.BadRequest, errors.TooLarge) as error:
+                told = _text(f"invalid_result: {error}")
                 yield from self.core.fail(lease, "permanent", told, None)
         elif isinstance(verdict, Fail):
             failure = verdict.failure
-            wait_s = None if failure.retry_after_s is None else math.ceil(failure.retry_after_s)
-            message = failure.message[:MESSAGE_CHARS_MAX]
+            message, wait_s = _text(failure.message), _whole(failure.retry_after_s)
             yield from self.core.fail(lease, failure.error_class, message, wait_s, tries)
         elif isinstance(verdict, GiveBack):
-            delay_s = None if verdict.delay_s is None else math.ceil(verdict.delay_s)
-            yield from self.core.release(lease, delay_s, tries)
+            yield from self.core.release(lease, _whole(verdict.delay_s), tries)
 
     def give_back(self, held: Held) -> Conversation[None]:
         """Release a lease at once, and forget it; what its handler still returns is dropped."""
