@@ -86,3 +86,23 @@ def post_worker_init(worker: Any) -> None:
         stopping.set()
 
     signal.signal(signal.SIGTERM, end)
+    _start_beacon()
+
+
+_beacons: list[Any] = []  # of this process: one, or none
+
+
+def _start_beacon() -> None:
+    """This process says that it lives (after the fork: the beacon has a thread and a connection)."""
+    from django.apps import apps
+
+    if apps.ready:  # the application that is served is the platform's
+        from jobqueue.processes import Beacon
+
+        _beacons.append(Beacon("web", slots=threads))
+        _beacons[0].start()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    for beacon in _beacons:
+        beacon.end_soon()

@@ -138,6 +138,19 @@ class Fork(models.Model):
         return f"{self.job_id} from {self.origin_job_id}"
 
 
+class Handling(models.Model):
+    """Who looks after an error, and what is known of it (control database)."""
+
+    fingerprint = models.CharField(max_length=16, unique=True)
+    assignee = models.CharField(max_length=150, blank=True, help_text="An account; empty: nobody.")
+    note = models.TextField()
+    actor = models.CharField(max_length=200)
+    at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.fingerprint
+
+
 class Campaign(models.Model):
     """A paced bulk redrive: what it chooses, how it goes, and whether it may go on (control database).
 

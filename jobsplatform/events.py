@@ -70,6 +70,9 @@ WORRYING: Final = frozenset(
         "listener_pooled",
         "notify_failed",
         "hub_failed",
+        "csp_violation",
+        "beat_failed",
+        "login_refused",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

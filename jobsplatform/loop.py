@@ -24,10 +24,11 @@ from types import FrameType
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, reset_queries
 
 from jobsplatform import events, reach
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import Unavailable, UnknownOutcome
 from jobsplatform.probe import LOOPBACK, Probe
 
@@ -83,7 +84,8 @@ class Stop:
 class Pass:
     """One duty of a loop: what to run and how often. `full` is the count that says that more is waiting.
 
-    `rate_per_s` bounds how much it does a second while more is waiting; None: as much as it can.
+    `rate_per_s` bounds how much it does a second while more is waiting, and lets it rest for as long as a batch took.
+    None: as much as it can.
     """
 
     name: str
@@ -96,7 +98,7 @@ class Pass:
     told_at: float = field(default=float("-inf"), init=False)
 
     def reschedule(self, count: int, began_at: float) -> None:
-        """After a full batch the pass runs again at once, or when its rate allows what it did since `began_at`.
+        """After a full batch the pass runs again at once; a paced one rests, and keeps to its rate since `began_at`.
 
         Else after its interval, a tenth more or less.
         """
@@ -104,8 +106,10 @@ class Pass:
         now = time.monotonic()
         if self.full is None or count < self.full:
             self.due_at = now + self.interval_s * random.uniform(0.9, 1.1)
-        else:
-            self.due_at = now if self.rate_per_s is None else max(now, began_at + count / self.rate_per_s)
+        elif self.rate_per_s is None:
+            self.due_at = now
+        else:  # on a machine that is busy a batch takes longer, and so does its rest: live work has the other half
+            self.due_at = max(2 * now - began_at, began_at + count / self.rate_per_s)
 
     def back_off(self) -> float:
         """Put the pass off after a failure; returns the seconds."""
@@ -247,11 +251,18 @@ def parent_is_gone() -> bool:
 # Commands
 
 
-class LoopCommand(BaseCommand):
+class LoopCommand(StrictCommand):
     """Base of `manage.py run…`: a subclass names its passes. SIGTERM: exit 0 after the current pass."""
 
     def passes(self) -> Sequence[Pass]:
         raise NotImplementedError
+
+    def begin(self) -> Sequence[Pass]:
+        """Further passes of a loop that lasts; not run with `--once`."""
+        return ()
+
+    def end(self) -> None:
+        """The last act of a loop that lasted."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -270,7 +281,8 @@ class LoopCommand(BaseCommand):
         stop.on_signals(signal.SIGTERM, signal.SIGINT)
         turn = Turn()
         serve_probe(options["probe_port"], options["probe_host"], "last_turn_age_s", turn.age_s)
-        run_loop(passes, stop, turn)
+        run_loop([*passes, *self.begin()], stop, turn)
+        self.end()
         connections.close_all()
 
 

@@ -57,6 +57,10 @@ PROBLEM: Final[Schema] = {
         "detail": {"type": "string"},
         "instance": {"type": "string", "description": "The X-Request-ID; absent in the items of a batch."},
         "code": {"type": "string"},
+        "reason": {
+            "type": "string",
+            "description": "Of a 503: what holds back this call alone, as `intake_paused`.",
+        },
         "errors": {
             "type": "array",
             "items": {

@@ -30,6 +30,8 @@ DEBUG = env.bool("JOBSPLATFORM_DEBUG", default=False)  # tracebacks in pages; lo
 ALLOWED_HOSTS = env.list("JOBSPLATFORM_ALLOWED_HOSTS", default=_LOOPBACK)  # host names, commas
 CSRF_TRUSTED_ORIGINS = env.list("JOBSPLATFORM_TRUSTED_ORIGINS", default=[])  # https://host of a proxy, commas
 HTTPS = env.bool("JOBSPLATFORM_HTTPS", default=False)  # TLS ends at a proxy that sets X-Forwarded-Proto
+ENVIRONMENT = env("JOBSPLATFORM_ENVIRONMENT", default="development")  # any word; the admin shows it
+RELEASE = env("JOBSPLATFORM_RELEASE", default="")  # what this code is called; empty: its git commit
 LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNING or ERROR
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA
@@ -102,8 +104,8 @@ JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process
 JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
 JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
-JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=5000)  # 100..100000 a dispatcher
-JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=2000)  # 100..100000 lapsed, a reaper
+JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=2000)  # 100..100000 a dispatcher
+JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=1000)  # 100..100000 lapsed, a reaper
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 

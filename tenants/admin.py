@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin.forms import AdminAuthenticationForm
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -18,11 +22,44 @@ from jobsplatform import scopes
 from jobsplatform.adminsite import NOTHING, KeysetAdmin, ModelForm, ShardAdmin, VerbAdmin, actor, ago, badge
 from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
-from tenants import access, registry
+from tenants import access, logins, registry
 from tenants.api.tokens import NEW_TOKEN
 from tenants.models import ApiToken, AuditEntry, Membership, Tenant, TenantState
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
+
+
+class LoginForm(AdminAuthenticationForm):
+    """Who guesses passwords has to wait, with the right one too."""
+
+    def clean(self) -> dict[str, Any]:
+        name, address = str(self.cleaned_data.get("username", "")), _address(self.request)
+        wait_s = logins.attempt(name, address)
+        if wait_s:
+            minutes = math.ceil(wait_s / 60)
+            raise forms.ValidationError(
+                f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.",
+                code="throttled",
+            )
+        cleaned: dict[str, Any] = super().clean()
+        logins.succeeded(name, address)
+        return cleaned
+
+
+def _address(request: HttpRequest | None) -> str:
+    """Where a request comes from; behind our proxy, what the proxy says. IPv6: its network, of which one has many."""
+    if request is None:
+        return ""
+    named = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.HTTPS else ""
+    text = named.split(",")[-1].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
+admin.site.login_form = LoginForm
 
 
 @admin.register(Tenant)

@@ -89,6 +89,20 @@ class SigningSecret(models.Model):
         return f"signing secret {self.number} of {self.tenant}"
 
 
+class LoginAttempt(models.Model):
+    """How often somebody tried to log in since an instant: by name and address, by name, by address (hashed)."""
+
+    key = models.BinaryField(max_length=32, primary_key=True)
+    count = models.IntegerField()
+    since = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["since"], name="loginattempt_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.count} attempts since {self.since}"
+
+
 class Quota(models.Model):
     """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
 
@@ -287,6 +301,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "audit entries"
+        permissions = [("export_auditentry", "Can export the audit")]
         indexes = [
             models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
             models.Index(fields=["target", "-id"], name="audit_target_idx"),

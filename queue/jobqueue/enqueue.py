@@ -311,7 +311,9 @@ def _conflict(job_id: int) -> RequestKeyConflict:
 
 
 _REFUSALS: Final[Mapping[str, Callable[[], JobsPlatformError]]] = {
-    "intake_paused": lambda: Unavailable("The queue takes no new work at the moment.", retry_after=5),
+    "intake_paused": lambda: Unavailable(
+        "The queue takes no new work at the moment.", retry_after=5, reason="intake_paused"
+    ),
     "deadline_in_past": DeadlineInPast,
     "due_after_deadline": lambda: Invalid.at("/deadline", "The job would be due at or after its deadline."),
 }
@@ -348,7 +350,7 @@ class _Intake:
                 raise
             self.refused.update(dict.fromkeys(self._open(), error))  # the others are stored, and must hear so
         wakeup.ready(self.alias, self._made_ready())
-        missing = Unavailable("The request key is being taken; repeat.")
+        missing = Unavailable("The request key is being taken; repeat.", reason="key_in_use")
         return [
             None if i in self.misplaced else self.answers.get(i) or self.refused.get(i, missing)
             for i in range(len(self.batch))

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,14 +24,16 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import F, Max
 from django.db.models.functions import Now
 
-from jobqueue.models import PolicyRow, PolicyVersion, Queue
+from jobqueue.models import PolicyRow, PolicyVersion, Queue, QueuePause
 from jobqueue.policy.types import BandPolicy, Policy
 from jobqueue.types import Scope
-from jobsplatform import database
+from jobsplatform import database, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 
 BANDS_MAX: Final = 100
+PAUSE_SECONDS_MAX: Final = 366 * 24 * 3_600
+PAUSES_MAX: Final = 500  # shown, or ended by one pass
 BAND_NAME_CHARS_MAX: Final = 64
 WEIGHT_MAX: Final = 1_000_000
 VERSIONED: Final = ("bands", "reserved_share", "ageing_s", "cost_model")  # what a PolicyVersion says
@@ -104,13 +107,7 @@ class QueuePolicy:
     @cached_property
     def scheduling(self) -> Policy:
         """The policy that is in force."""
-        return Policy(
-            self.policy_number,
-            [BandPolicy(**asdict(band)) for band in self.bands],
-            reserved_share=self.reserved_share,
-            ageing_s=self.ageing_s,
-            cost_model=self.cost_model,
-        )
+        return scheduling_of(self, self.bands)
 
     def drawn(self) -> Policy:
         """The policy of one claim: mostly the one in force, at random the one on trial."""
@@ -132,6 +129,17 @@ class QueuePolicy:
         raise Invalid.at(
             "/priority", f"Queue {self.name} has the bands 0 to {len(self.bands) - 1} ({names})."
         )
+
+
+def scheduling_of(queue: QueuePolicy, bands: Sequence[Band]) -> Policy:
+    """The queue's policy with these bands."""
+    return Policy(
+        queue.policy_number,
+        [BandPolicy(**asdict(band)) for band in bands],
+        reserved_share=queue.reserved_share,
+        ageing_s=queue.ageing_s,
+        cost_model=queue.cost_model,
+    )
 
 
 _POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands", "trial")]
@@ -273,26 +281,98 @@ def change_queue(name: str, settings: Mapping[str, Any], *, actor: str, reason: 
     return _remember(queue)
 
 
-def pause(name: str, *, intake: bool = False, actor: str, reason: str = "") -> None:
-    """Stop starting a queue's jobs (or, with `intake`, accepting them) until `resume`."""
-    _switch(name, intake=intake, paused=True, actor=actor, reason=reason)
+def pause(
+    name: str,
+    *,
+    intake: bool = False,
+    actor: str,
+    reason: str = "",
+    until: datetime | None = None,
+) -> None:
+    """Stop starting a queue's jobs (or, with `intake`, accepting them) until `resume`, or until an instant.
+
+    Pausing what is paused says who, why and until when anew. Raises NotFound, Invalid for an instant that has passed.
+    """
+    what = QueuePause.What.INTAKE if intake else QueuePause.What.DISPATCH
+    with transaction.atomic():
+        queue = _locked(name)
+        if until is not None and until <= _clock():
+            raise Invalid.at("/until", "The pause would end in the past.")
+        QueuePause.objects.filter(queue=queue, what=what).delete()
+        QueuePause.objects.create(queue=queue, what=what, actor=actor, reason=reason, until=until)
+        details = {} if until is None else {"until": until}
+        _switch(queue, intake=intake, paused=True, actor=actor, reason=reason, details=details)
+    _require_reached(push(queue))
+    _remember(queue)
 
 
 def resume(name: str, *, intake: bool = False, actor: str, reason: str = "") -> None:
     """Undo `pause`."""
-    _switch(name, intake=intake, paused=False, actor=actor, reason=reason)
-
-
-def _switch(name: str, *, intake: bool, paused: bool, actor: str, reason: str) -> None:
-    field = "is_intake_paused" if intake else "is_dispatch_paused"
     with transaction.atomic():
         queue = _locked(name)
-        setattr(queue, field, paused)
-        _save(queue)
-        verb = ("pause" if paused else "resume") + ("_intake" if intake else "")
-        audit.record(f"queue.{verb}", f"queue:{name}", actor=actor, reason=reason)
+        what = QueuePause.What.INTAKE if intake else QueuePause.What.DISPATCH
+        QueuePause.objects.filter(queue=queue, what=what).delete()
+        _switch(queue, intake=intake, paused=False, actor=actor, reason=reason, details={})
     _require_reached(push(queue))
     _remember(queue)
+
+
+def after(seconds: float) -> datetime:
+    """The instant that many seconds from now, for `until`. Raises Invalid beyond a year."""
+    if not 0 < seconds <= PAUSE_SECONDS_MAX:
+        raise Invalid.at("/for", f"A pause lasts up to {PAUSE_SECONDS_MAX:,} seconds, or until it is ended.")
+    return _clock() + timedelta(seconds=seconds)
+
+
+def resume_due(now: datetime | None = None) -> int:
+    """End the pauses whose time is up; a pass of the dispatcher. Returns how many ended.
+
+    A pause's row stays until every shard was told, so that the next pass tries again where one was away.
+    """
+    now = now or _clock()
+    due = QueuePause.objects.filter(until__lte=now).select_related("queue").order_by("queue_id", "what")
+    return sum(_end_pause(one, now) for one in due[:PAUSES_MAX])
+
+
+def _end_pause(one: QueuePause, now: datetime) -> int:
+    """Another dispatcher may have ended it meanwhile, or a person prolonged it: then its row is gone."""
+    still = QueuePause.objects.filter(pk=one.pk, until__lte=now)
+    intake = one.what == QueuePause.What.INTAKE
+    with transaction.atomic():
+        queue = _locked(one.queue.name)
+        if not still.exists():
+            return 0
+        if queue.is_intake_paused if intake else queue.is_dispatch_paused:
+            _switch(
+                queue, intake=intake, paused=False, actor="platform", reason="its time was up", details={}
+            )
+    if push(queue):
+        return 0
+    _remember(queue)
+    return min(still.delete()[0], 1)
+
+
+def pauses(queue_ids: Iterable[int] | None = None) -> list[QueuePause]:
+    """The pauses that last, with their queues, of these queues or of all (at most `PAUSES_MAX`)."""
+    found = QueuePause.objects.select_related("queue").order_by("queue__name", "what")
+    if queue_ids is not None:
+        found = found.filter(queue_id__in=list(queue_ids))
+    return list(found[:PAUSES_MAX])
+
+
+def _switch(
+    queue: Queue, *, intake: bool, paused: bool, actor: str, reason: str, details: Mapping[str, Any]
+) -> None:
+    setattr(queue, "is_intake_paused" if intake else "is_dispatch_paused", paused)
+    _save(queue)
+    verb = ("pause" if paused else "resume") + ("_intake" if intake else "")
+    audit.record(f"queue.{verb}", f"queue:{queue.name}", actor=actor, reason=reason, details=details)
+
+
+def _clock() -> datetime:
+    """The control database's clock."""
+    at: datetime = sql.rows("jobqueue/clock", {}, alias="default")[0][0]
+    return at
 
 
 def _locked(name: str) -> Queue:

@@ -31,7 +31,7 @@ BODY_RULES = {
     ("jobqueue.requests", "jobqueue.api"),
     ("tenants.admin", "tenants.api.tokens"),
     ("tenants.management.commands.createtoken", "tenants.api.tokens"),
-    ("dlq.admin.letters", "dlq.api.desk"),
+    ("dlq.admin.correcting", "dlq.api.desk"),
 }
 HTTP = ("rest_framework", "drf_spectacular", "django.http", "django.contrib.admin", "django.views")
 

@@ -15,7 +15,7 @@ from jobsplatform import scopes
 from jobsplatform.http import ApiView
 from tests.api_cast import Api, caller, code
 
-NOT_API = {"", "admin", "admin/", "docs"}  # pages for people
+NOT_API = {"", "admin", "admin/", "docs", "csp-report"}  # pages for people, and what browsers report of them
 FOREIGN_MEMBERS = ("tenant", "tenant_id", "state", "attempt", "result_hash", "created_at", "id")
 IDS = ("job_id", "token_id", "schedule_id", "campaign_id")
 RECEIPT = {"generation": 1, "lease_token": "AAAAAAAAAAAAAAAAAAAAAA"}

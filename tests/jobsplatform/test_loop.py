@@ -107,12 +107,22 @@ def test_a_paced_pass_does_no_more_a_second_than_its_rate_while_more_is_waiting(
 
 def test_a_paced_pass_makes_up_for_what_its_batch_took():
     def slow() -> int:
-        time.sleep(0.08)
+        time.sleep(0.04)
         return 10
 
     times, act = counting(slow)
     run([Pass("work", act, 5, full=10, rate_per_s=100)], 1.05)
     assert 8 <= len(times) <= 11, "the time of the batch counts towards its pause"
+
+
+def test_a_paced_pass_rests_for_as_long_as_its_batch_took():
+    def slow() -> int:
+        time.sleep(0.1)
+        return 10
+
+    times, act = counting(slow)
+    run([Pass("work", act, 5, full=10, rate_per_s=10_000)], 1.05)
+    assert 4 <= len(times) <= 6
 
 
 def test_a_paced_pass_that_has_caught_up_is_as_quick_as_before():

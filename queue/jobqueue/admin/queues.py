@@ -112,6 +112,9 @@ class QueueAdmin(VerbAdmin):
         ("Keeping", {"fields": ("key_window_s", "dedup_window_s", "retention_s")}),
     )
 
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queue.pause_queue")
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         known = super().get_fieldsets(request, obj)
         if obj is None:
@@ -145,22 +148,22 @@ class QueueAdmin(VerbAdmin):
     def takes_in(self, queue: Queue) -> bool:
         return not queue.is_intake_paused
 
-    @admin.action(permissions=["change"], description="Pause: start no more jobs")
+    @admin.action(permissions=["pause"], description="Pause: start no more jobs")
     def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self.each(request, queryset, lambda q: policies.pause(q.name, actor=actor(request)), "Paused")
 
-    @admin.action(permissions=["change"], description="Resume: start jobs again")
+    @admin.action(permissions=["pause"], description="Resume: start jobs again")
     def resume(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self.each(request, queryset, lambda q: policies.resume(q.name, actor=actor(request)), "Resumed")
 
-    @admin.action(permissions=["change"], description="Pause intake: refuse new jobs")
+    @admin.action(permissions=["pause"], description="Pause intake: refuse new jobs")
     def pause_intake(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         def verb(queue: Queue) -> None:
             policies.pause(queue.name, intake=True, actor=actor(request))
 
         self.each(request, queryset, verb, "Intake paused")
 
-    @admin.action(permissions=["change"], description="Resume intake: take new jobs in again")
+    @admin.action(permissions=["pause"], description="Resume intake: take new jobs in again")
     def resume_intake(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         def verb(queue: Queue) -> None:
             policies.resume(queue.name, intake=True, actor=actor(request))

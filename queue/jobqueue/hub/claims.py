@@ -45,7 +45,7 @@ def give_back(held: Sequence[Lease], scope: Scope = FLEET) -> None:
     """Release leases of which no consumer has heard; what cannot be released lapses."""
     if not held:
         return
-    calls = [leases.Release(lease.job_id, lease.generation, lease.token) for lease in held]
+    calls = [leases.Release(lease.job_id, lease.generation, lease.token, counts=False) for lease in held]
     with suppress(JobsPlatformError, DatabaseError, InterfaceError):
         leases.release(calls, scope=scope)
         events.emit("given_back", count=len(calls))

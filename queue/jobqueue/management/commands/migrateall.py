@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import OperationalError
 
 from jobsplatform import migrating
+from jobsplatform.commands import StrictCommand
 from jobsplatform.wording import one_line
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     """Exit code: 1 when a lock was not to be had in time; what was done until then stays, and a repeat goes on."""
 
     help = "Migrate the control database and every shard beside live work: no lock is waited for over half a second."

@@ -7,14 +7,15 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from jobsplatform.commands import StrictCommand
 from jobsplatform.wording import one_line
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = "Migrate the control database and every shard; those that cannot be reached are named at the end."
     requires_system_checks: list[str] = []  # each database is checked before it is migrated
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from jobqueue import dependencies, hooks, judging, upkeep
+from jobqueue import dependencies, hooks, judging, policies, processes, upkeep
+from jobqueue.models import Process
 from jobqueue.schedules import firing, register
 from jobqueue.shards import keys, shares
 from jobqueue.shards import register as register_of_shards
-from jobsplatform.loop import LoopCommand, Pass, batch_of
+from jobsplatform.loop import Pass, batch_of
 from tenants import audit
 
 PROMOTE_LIMIT = (
@@ -20,7 +21,8 @@ FIRE_LIMIT = (
 FOLD_LIMIT = 10_000  # ledger rows a pass
 
 
-class Command(LoopCommand):
+class Command(processes.BeatingCommand):
+    kind = Process.Kind.DISPATCHER
     help = "Promote due jobs, fire schedules and keep the ledger folded; any number may run."
 
     def passes(self) -> Sequence[Pass]:
@@ -31,6 +33,7 @@ class Command(LoopCommand):
             Pass("fire", lambda: firing.fire(FIRE_LIMIT), interval_s=0.5, full=FIRE_LIMIT // 4),
             Pass("sync_schedules", register.sync, interval_s=5),
             Pass("judge_dependencies", judging.judge, interval_s=0.25),
+            Pass("end_pauses", policies.resume_due, interval_s=1),
             Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from jobqueue import upkeep
+from jobqueue import processes, upkeep
+from jobqueue.models import Process
 from jobqueue.schedules import answers, firing
-from jobsplatform.loop import LoopCommand, Pass, batch_of
+from jobsplatform.loop import Pass, batch_of
+from tenants import logins
 
 REAP_LIMIT = (
     1_000  # leases a pass at most; more waiting: the next pass follows as JOBS_REAP_PER_SECOND allows
@@ -15,7 +17,8 @@ SWEEP_LIMIT = 1_000  # reservations a pass
 PURGE_LIMIT = 5_000  # finished jobs a pass
 
 
-class Command(LoopCommand):
+class Command(processes.BeatingCommand):
+    kind = Process.Kind.REAPER
     help = "Take back lost leases, expire late jobs, apply retention; any number may run."
 
     def passes(self) -> Sequence[Pass]:
@@ -32,5 +35,7 @@ class Command(LoopCommand):
             ),
             Pass("purge", lambda: upkeep.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
             Pass("purge_fires", lambda: firing.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+            Pass("purge_processes", lambda: processes.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
+            Pass("purge_logins", lambda: logins.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
             Pass("purge_answers", lambda: answers.purge(PURGE_LIMIT), interval_s=60, full=PURGE_LIMIT),
         ]

@@ -7,10 +7,12 @@ import sys
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connections
 
 from jobqueue import policies
+from jobqueue.models import Process
+from jobqueue.processes import Beacon
 from jobqueue.worker import executor
 from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
@@ -18,11 +20,12 @@ from jobqueue.worker.process import PRIVATE_FLAG
 from jobqueue.worker.registration import Registration
 from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import NotFound
 from jobsplatform.loop import add_probe, die_with_parent, parent_is_gone, serve_probe
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = (
         "Run handlers. SIGTERM drains within the grace period; a second signal gives all jobs back at once."
     )
@@ -73,7 +76,12 @@ class Command(BaseCommand):
         Registration(options.name, kinds).start()
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
         serve_probe(options.probe_port, given["probe_host"], "last_poll_age_s", keeper.poll_age_s)
+        beacon = _beacon(options, keeper)
+        if not options.once:
+            beacon.start()
         code = keeper.run()
+        if not options.once:
+            beacon.end_soon()
         if keeper.has_loose_ends:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -96,6 +104,17 @@ class Command(BaseCommand):
                 raise CommandError("--reserve: no queue has such a band.")
         finally:
             connections.close_all()
+
+
+def _beacon(options: WorkerOptions, keeper: Keeper) -> Beacon:
+    return Beacon(
+        Process.Kind.WORKER,
+        name=options.name,
+        queues=options.queues,
+        slots=options.concurrency * options.processes,
+        held=keeper.held,
+        drain=keeper.drain,
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from jobsplatform import migrating, scopes
+from jobsplatform.commands import StrictCommand
 from jobsplatform.embedded import EmbeddedError, Server
 from jobsplatform.supervisor import Options, Supervisor, UpError, say
 from tenants import access
@@ -22,7 +23,7 @@ OPERATOR = "operator"
 SHARDS_MAX = 64
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = "Start PostgreSQL, migrate, and run web, worker, dispatcher and reaper until Ctrl-C."
     requires_system_checks: list[str] = []  # the database need not run yet; `--prepare` checks it
 

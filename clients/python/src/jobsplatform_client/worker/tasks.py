@@ -16,15 +16,16 @@ from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import AsyncJobContext
 from jobsplatform_client.worker.desk import (
     BEAT_S,
+    NO_RECONCILER,
     Complete,
     Desk,
     Options,
     Registry,
     Verdict,
     log,
+    settled_by,
     verdict_of,
 )
-from jobsplatform_client.worker.outcomes import Done
 
 AsyncHandler = Callable[[AsyncJobContext], Awaitable[object]]
 
@@ -206,15 +207,17 @@ class AsyncWorker:
 
     async def _handle(self, held: Held) -> Verdict:
         job = AsyncJobContext(held, self._save)
-        reconcile = self._registry.reconcilers.get(job.kind) if job.reconcile else None
-        if reconcile is not None:
+        if job.reconcile:
+            reconcile = self._registry.reconcilers.get(job.kind)
+            if reconcile is None:
+                return NO_RECONCILER
             try:
                 with tracing.processing(held.lease):
-                    found = await reconcile(job)
+                    settled = settled_by(await reconcile(job))
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 return _verdict_of(error, while_reconciling=True)
-            if isinstance(found, Done):
-                return Complete(found.result)
+            if settled is not None:
+                return settled
         try:
             with tracing.processing(held.lease):
                 return Complete(await self._registry.handlers[job.kind](job))
