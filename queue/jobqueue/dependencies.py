@@ -180,6 +180,7 @@ def adopt() -> int:
     """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
 
     What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
+    Names that nobody has set are forgotten when every shard has forgotten them.
     """
     found = [
         (name, version)
@@ -189,10 +190,16 @@ def adopt() -> int:
     versions = dict(Dependency.objects.values_list("name", "version"))
     new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
     Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)
+    _forget(sorted(name for name in versions.keys() - {name for name, _ in found} if versions[name] == 0))
     behind = {name for name, version in found if version < versions.get(name, 0)}
     for dependency in Dependency.objects.filter(name__in=behind):
         push(dependency)
     return len(new) + len(behind)
+
+
+def _forget(names: list[str]) -> None:
+    """Delete names that nobody has set, up to now."""
+    Dependency.objects.filter(name__in=names[:ADOPTED_MAX], version=0).delete()
 
 
 def _require_reached(unreached: list[int]) -> None:

@@ -7,9 +7,11 @@
 --   checks it; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
 -- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
--- locks: the new keys, in key order; waits for a concurrent first use of the same key
+-- locks: lanes that slept, in id order; then the new keys, in key order; waits for a concurrent first use of the same key
 -- plan: by index
 WITH {marked_clock},
+    wanted AS MATERIALIZED (SELECT DISTINCT unnest(%(lane_ids)s::bigint[]) AS lane_id),
+    {opened},
     call AS MATERIALIZED (
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
@@ -32,7 +34,7 @@ WITH {marked_clock},
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
             expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ord
         )
-        JOIN queue_lane l ON l.id = c.lane_id
+        JOIN queue_lane l ON l.id = c.lane_id AND l.id NOT IN (SELECT id FROM gone)
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
         LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
         LEFT JOIN queue_kindrow k ON k.kind = l.kind
@@ -84,9 +86,7 @@ WITH {marked_clock},
         INSERT INTO queue_readyjob (job_id, {kept}, {counted}, position, fresh)
         SELECT job_id, lane_id, at, max_attempts, ends_at, 0, 0, 0, 0, 0, 0, 0, false, NULL, at, true
         FROM accepted WHERE due_at IS NULL OR due_at <= at
-    ),
-    woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
-    {awake}
+    )
 SELECT ord, job_id, NULL AS refusal, at, due_at, ends_at, max_attempts, dependency FROM accepted
 UNION ALL
 SELECT ord, NULL, refusal, NULL, NULL, CASE WHEN refusal = 'unadmitted' AND refuse_infeasible THEN ends_at END, NULL,
