@@ -3,14 +3,18 @@
 SHELL := /bin/sh
 .SUFFIXES:
 .DEFAULT_GOAL := help
+# Where this is set, each of the many processes that are started compiles a thousand modules anew: two seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
-IN_PARALLEL := -n 2 --dist loadfile  # most tests wait for a database or a clock; a file shares what it sets up
+PICTURES := clean_in_light and (home or paused-queue or policy)  # those that the docs show
+# Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
+IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup up test test-all test-old lint format chaos bench bench-latency bench-parked bench-scheduler lock clean
+.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-latency bench-parked bench-scheduler bench-pages lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +64,9 @@ format: setup ## Format the code and apply safe fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
+screenshots: setup ## Photograph the admin for the docs (needs Chromium; into docs/pictures)
+	JOBSPLATFORM_PICTURES=docs/pictures $(PY) -m pytest tests/browser -q -k "$(PICTURES)"
+
 chaos: setup ## Kill processes and the database at random and check that nothing is lost (minutes)
 	$(PY) -m pytest -m chaos $(ARGS)
 
@@ -76,6 +83,9 @@ bench-scheduler: setup ## Measure claims: latency by tenants and backlog, P0 bes
 	$(PY) -m benchmarks.claim_latency $(ARGS)
 	$(PY) -m benchmarks.urgent
 	$(if $(BEFORE),$(PY) -m benchmarks.paired $(BEFORE) .)
+
+bench-pages: setup ## Measure the admin's lists over a long past (starts its own server); ARGS="--jobs 10000000 --dead 1000000"
+	$(PY) -m benchmarks.pages $(ARGS)
 
 lock: ## Pin the newest allowed versions again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock: needs uv (pip install uv)" >&2; exit 1; }

@@ -1,14 +1,23 @@
 """gunicorn: threads for requests, none for parked polls, an end that wakes those, nothing shared before the fork."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
+
+# Counters of all web processes are one page: they share a folder, named before prometheus_client is imported.
+OWN_METRICS = None if "PROMETHEUS_MULTIPROC_DIR" in os.environ else tempfile.mkdtemp(prefix="jobs-metrics-")
+METRICS = os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", OWN_METRICS or "")
+os.makedirs(METRICS, exist_ok=True)
+
+from prometheus_client import multiprocess  # noqa: E402
 
 from jobsplatform import loop, settings  # noqa: E402
 
@@ -53,6 +62,16 @@ def post_fork(server: Any, worker: Any) -> None:
     loop.die_with_parent(worker.ppid)
 
 
+def child_exit(server: Any, worker: Any) -> None:
+    """What a process that has ended said of its present state counts no more; its counts do."""
+    multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+
+def on_exit(server: Any) -> None:
+    if OWN_METRICS is not None:
+        shutil.rmtree(OWN_METRICS, ignore_errors=True)
+
+
 def post_worker_init(worker: Any) -> None:
     """SIGTERM wakes the polls that are parked in this process before gunicorn waits for them."""
     from jobsplatform.stopping import stopping
@@ -67,3 +86,23 @@ def post_worker_init(worker: Any) -> None:
         stopping.set()
 
     signal.signal(signal.SIGTERM, end)
+    _start_beacon()
+
+
+_beacons: list[Any] = []  # of this process: one, or none
+
+
+def _start_beacon() -> None:
+    """This process says that it lives (after the fork: the beacon has a thread and a connection)."""
+    from django.apps import apps
+
+    if apps.ready:  # the application that is served is the platform's
+        from jobqueue.processes import Beacon
+
+        _beacons.append(Beacon("web", slots=threads))
+        _beacons[0].start()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    for beacon in _beacons:
+        beacon.end_soon()

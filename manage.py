@@ -19,6 +19,8 @@ def main() -> None:
     """Run a management command; a file or a database that cannot be reached is one line and exit 1."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "jobsplatform.settings")
     name_data_folder(sys.argv[1:])
+    if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        os.makedirs(folder, exist_ok=True)  # before prometheus_client is imported
     from django.core.management import execute_from_command_line
     from django.db import OperationalError
 

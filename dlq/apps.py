@@ -9,7 +9,7 @@ class DlqConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from dlq import groups, pacing, quarantine
+        from dlq import groups, metrics, pacing, quarantine  # noqa: F401  (registers what is measured)
         from jobqueue import hooks
         from jobsplatform.loop import Pass
 

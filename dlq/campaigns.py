@@ -24,7 +24,7 @@ from dlq.models import Campaign
 from dlq.parts import MATCHES_COUNTED_MAX, PartView
 from dlq.states import CampaignState
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import everywhere, sql
 from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound, Unavailable
 from tenants import audit
 
@@ -114,29 +114,44 @@ class Preview:
 # Making
 
 
-def preview(chosen: CampaignFilter, *, scope: Scope, now: datetime | None = None) -> Preview:
-    """Count what a filter chooses, up to a bound, and what a campaign would leave where it is. Raises Invalid."""
+def preview(
+    chosen: CampaignFilter,
+    *,
+    scope: Scope,
+    frozen_at: datetime | None = None,
+    now: datetime | None = None,
+) -> Preview:
+    """Count what a filter chooses, up to a bound, and what a campaign would leave where it is. Raises Invalid.
+
+    `frozen_at`: nothing that failed later counts; None: now.
+    """
     _require_filter(chosen)
-    params = chosen.columns() | scope.params() | {"frozen_at": now or _clock(), "now": now}
+    params = chosen.columns() | scope.params() | {"frozen_at": frozen_at or now or clock(), "now": now}
     verdicts: Counter[str | None] = Counter()
-    for alias in database.aliases().values():
-        limited = params | {"limit": MATCHES_COUNTED_MAX}
-        verdicts.update(dict(sql.rows("dlq/campaign_preview", limited, alias=alias)))
+    limited = params | {"limit": MATCHES_COUNTED_MAX}
+    for rows in everywhere.ask(
+        lambda alias: sql.rows("dlq/campaign_preview", limited, alias=alias), unknown=[]
+    ):
+        verdicts.update(dict(rows))
     matches = sum(verdicts.values())
     skips = {reason: count for reason, count in verdicts.items() if reason is not None}
     return Preview(matches, matches >= MATCHES_COUNTED_MAX, skips)
 
 
-def create(new: NewCampaign, *, scope: Scope, now: datetime | None = None) -> Campaign:
+def create(
+    new: NewCampaign, *, scope: Scope, frozen_at: datetime | None = None, now: datetime | None = None
+) -> Campaign:
     """Start a campaign over what its filter chooses at this instant; audited. Its `first_matches` are counted.
 
-    A repeat with the same Idempotency-Key within 24 hours answers the first one. Raises Invalid (empty filter),
-    KeyConflict.
+    `frozen_at`: over what had failed by then, as somebody saw it. A repeat with the same Idempotency-Key within 24
+    hours answers the first one. Raises Invalid (empty filter), KeyConflict.
     """
     _require_filter(new.chosen)
+    at = now or clock()
+    frozen = at if frozen_at is None else min(frozen_at, at)
     try:
         with transaction.atomic():
-            campaign = _repeated(new, scope) or _insert(new, scope, now or _clock())
+            campaign = _repeated(new, scope) or _insert(new, scope, frozen)
     except IntegrityError:  # the same key at the same moment
         repeated = _repeated(new, scope)
         if repeated is None:
@@ -152,7 +167,8 @@ def _require_filter(chosen: CampaignFilter) -> None:
         raise Invalid.at("/filter", "A filter needs at least one condition.", "required")
 
 
-def _clock() -> datetime:
+def clock() -> datetime:
+    """The control database's clock."""
     at: datetime = sql.rows("jobqueue/clock", {}, alias="default")[0][0]
     return at
 

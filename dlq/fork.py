@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobqueue import policies
-from jobqueue.enqueue import Accepted, NewJob, alias_of_key, enqueue
+from jobqueue.enqueue import NewJob, alias_of_key, enqueue
 from jobqueue.ids import format_id
 from jobqueue.types import Scope
 from jobsplatform import database, sql
@@ -81,13 +81,17 @@ def fork(job_id: int, new: NewFork, *, scope: Scope) -> Forked:
 
 
 def _fork(origin_id: int, job: NewJob, new: NewFork, is_dead: bool, alias: str) -> Forked:
+    if (made := _made_before(origin_id, job, alias)) is not None:
+        return Forked(made, origin_id, replayed=True)
     if not is_dead:
         raise NotDead
-    outcome = enqueue([job])[0]
+    outcome = enqueue([job], within=alias)[0]
     if isinstance(outcome, JobsPlatformError):
         raise outcome
-    if outcome.replayed:
-        return _repeated(origin_id, outcome, alias)
+    if outcome.replayed:  # of another job, or of a fork that was made at this moment
+        if _made_before(origin_id, job, alias) != outcome.job_id:
+            raise RequestKeyConflict(job_id=format_id(outcome.job_id))
+        return Forked(outcome.job_id, origin_id, replayed=True)
     audit_id = audit.record(
         "job.fork",
         f"job:{format_id(origin_id)}",
@@ -108,8 +112,11 @@ def _fork(origin_id: int, job: NewJob, new: NewFork, is_dead: bool, alias: str) 
     return Forked(outcome.job_id, origin_id, replayed=False)
 
 
-def _repeated(origin_id: int, outcome: Accepted, alias: str) -> Forked:
-    rows = sql.rows("dlq/fork_of", {"job_ids": [outcome.job_id]}, alias=alias)
-    if (outcome.job_id, origin_id) not in rows:
-        raise RequestKeyConflict(job_id=format_id(outcome.job_id))
-    return Forked(outcome.job_id, origin_id, replayed=True)
+def _made_before(origin_id: int, job: NewJob, alias: str) -> int | None:
+    """The fork of this dead letter that holds the key already, whatever became of the dead letter since."""
+    names = ("tenant_ids", "queue_ids", "namespaces", "keys")
+    params = {name: [part] for name, part in zip(names, job.identity, strict=True)}
+    for _, job_id, *_ in sql.rows("jobqueue/request_keys", params, alias=alias):
+        if (job_id, origin_id) in sql.rows("dlq/fork_of", {"job_ids": [job_id]}, alias=alias):
+            return int(job_id)
+    return None

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from jobqueue import policies
 from jobqueue.types import Scope
-from jobsplatform import database, events, sql
+from jobsplatform import database, events, everywhere, sql
+from jobsplatform.errors import NotFound
 
 COUNT_CAP: Final = 1_000  # dead letters of a group that are counted
 PAIRS_MAX: Final = 10_000  # (lane, error) pairs that one read looks at on a shard: about 10 µs each
+
+COLUMNS: Final = 12  # spans of time that a matrix shows
+LANE_CAP: Final = 500  # newest dead letters of one error that are counted in a lane
+MATRIX_LANES_MAX: Final = 1_500  # lanes that a matrix looks into: about 3 µs each and error
 
 RECENT_SECONDS: Final = 300  # "lately"
 USUAL_SECONDS: Final = 3_600  # how far back "usually" looks, before that
@@ -24,7 +29,10 @@ ALARM_AGAIN_SECONDS: Final = 600  # while it lasts, a process says so again
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, beyond it `is_capped`."""
+    """Dead letters of one fingerprint; `count` is exact up to `COUNT_CAP`, unless it `is_capped`.
+
+    `is_cut`: its shard has more (lane, error) pairs than one read looks at: more of this group, and other groups.
+    """
 
     fingerprint: str
     error_class: str | None
@@ -34,17 +42,23 @@ class Group:
     last_seen: datetime
     kinds: list[str]
     tenant_ids: list[int]
+    is_cut: bool = False
 
     @property
     def is_capped(self) -> bool:
-        return self.count > COUNT_CAP
+        return self.is_cut or self.count > COUNT_CAP
 
 
 Place = tuple[datetime, str]  # last_seen and fingerprint: where the next page begins
 
 
-def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group], Place | None]:
-    """A page of groups, latest first, and where to go on (None: that was all)."""
+def page(
+    *, scope: Scope, before: Place | None, limit: int, unknown: list[int] | None = None
+) -> tuple[list[Group], Place | None]:
+    """A page of groups, latest first, and where to go on (None: that was all).
+
+    `unknown` gets the shards that do not answer; without it they are an error.
+    """
     before_at, before_print = before or (None, None)
     params: dict[str, Any] = {
         "before_at": before_at,
@@ -55,8 +69,8 @@ def page(*, scope: Scope, before: Place | None, limit: int) -> tuple[list[Group]
         **scope.params(),
     }
     found: dict[str, Group] = {}
-    for alias in database.aliases().values():
-        for row in sql.rows("dlq/groups", params, alias=alias):
+    for rows in everywhere.ask(lambda alias: sql.rows("dlq/groups", params, alias=alias), unknown):
+        for row in rows:
             group = Group(*row)
             held = found.get(group.fingerprint)
             found[group.fingerprint] = group if held is None else _merged(held, group)
@@ -74,7 +88,62 @@ def _merged(one: Group, other: Group) -> Group:
         first_seen=min(one.first_seen, other.first_seen),
         kinds=sorted({*one.kinds, *other.kinds}),
         tenant_ids=sorted({*one.tenant_ids, *other.tenant_ids}),
+        is_cut=one.is_cut or other.is_cut,
     )
+
+
+def one(fingerprint: str, *, scope: Scope) -> Group:
+    """The group of one error. Raises NotFound when the caller has no dead letter of it."""
+    found: Group | None = None
+    for alias in database.aliases().values():
+        params = {"fingerprint": fingerprint, "cap": COUNT_CAP, **scope.params()}
+        for row in sql.rows("dlq/group_one", params, alias=alias):
+            group = Group(*row)
+            found = group if found is None else _merged(found, group)
+    if found is None:
+        raise NotFound
+    return found
+
+
+# Over time
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Errors × spans of time. `cut`: errors of which there may be more than was counted."""
+
+    starts: list[datetime]
+    width: timedelta
+    cells: dict[str, list[int]]  # fingerprint → a count a span
+    cut: set[str]
+
+    def of(self, fingerprint: str) -> list[int]:
+        return self.cells.get(fingerprint, [0] * len(self.starts))
+
+
+def matrix(
+    fingerprints: Sequence[str], *, scope: Scope, span: timedelta, now: datetime | None = None
+) -> Matrix:
+    """How many dead letters of each error failed in each twelfth of the last `span`."""
+    width = span / COLUMNS
+    end = now or sql.rows("jobqueue/clock", {}, alias="default")[0][0]
+    starts = [end - width * (COLUMNS - place) for place in range(COLUMNS)]
+    found = Matrix(starts, width, {fingerprint: [0] * COLUMNS for fingerprint in fingerprints}, set())
+    params = {
+        "fingerprints": list(fingerprints),
+        "start": starts[0],
+        "width_s": round(width.total_seconds()),
+        "spans": COLUMNS,
+        "lanes_max": MATRIX_LANES_MAX,
+        "cap": LANE_CAP,
+        **scope.params(),
+    }
+    for alias in database.aliases().values() if fingerprints else ():
+        for fingerprint, place, count, is_cut in sql.rows("dlq/group_cells", params, alias=alias):
+            found.cells[fingerprint][min(place, COLUMNS) - 1] += count
+            if is_cut:
+                found.cut.add(fingerprint)
+    return found
 
 
 # Growth
@@ -99,8 +168,8 @@ def growth(now: datetime | None = None) -> list[Growth]:
     params = {"recent_s": RECENT_SECONDS, "usual_s": USUAL_SECONDS, "now": now}
     recent: dict[int, int] = {}
     usual: dict[int, float] = {}
-    for alias in database.aliases().values():
-        for queue_id, lately, usually in sql.rows("dlq/growth", params, alias=alias):
+    for rows in everywhere.ask(lambda alias: sql.rows("dlq/growth", params, alias=alias), unknown=[]):
+        for queue_id, lately, usually in rows:
             recent[queue_id] = recent.get(queue_id, 0) + lately
             usual[queue_id] = usual.get(queue_id, 0.0) + usually
     names = policies.names(set(recent))

@@ -27,6 +27,7 @@ class DeadLetter(Ticket):
             models.Index(fields=["-failed_at", "-job_id"], name="deadletter_newest_idx"),
             models.Index(fields=["lane_id", "-failed_at", "-job_id"], name="deadletter_lane_list_idx"),
             models.Index(fields=["lane_id", "fingerprint", "failed_at"], name="deadletter_group_idx"),
+            models.Index(fields=["reason", "failed_at"], name="deadletter_reason_count_idx"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(reason__in=DeadReason.values), name="deadletter_reason_known")
@@ -135,6 +136,19 @@ class Fork(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} from {self.origin_job_id}"
+
+
+class Handling(models.Model):
+    """Who looks after an error, and what is known of it (control database)."""
+
+    fingerprint = models.CharField(max_length=16, unique=True)
+    assignee = models.CharField(max_length=150, blank=True, help_text="An account; empty: nobody.")
+    note = models.TextField()
+    actor = models.CharField(max_length=200)
+    at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.fingerprint
 
 
 class Campaign(models.Model):

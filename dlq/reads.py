@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import NotFound
 
 
@@ -71,10 +71,13 @@ def dead_letter(job_id: int, *, scope: Scope) -> DeadLetterView:
 
 
 def page(
-    wanted: DeadFilter, *, scope: Scope, before: Place | None, limit: int
+    wanted: DeadFilter, *, scope: Scope, before: Place | None, limit: int, unknown: list[int] | None = None
 ) -> tuple[list[DeadLetterView], Place | None]:
-    """A page of dead letters, newest first, and where to go on (None: that was all)."""
-    pages = (_rows(wanted, scope, a, before=before, limit=limit + 1) for a in database.aliases().values())
+    """A page of dead letters, newest first, and where to go on (None: that was all).
+
+    `unknown` gets the shards that do not answer; without it they are an error.
+    """
+    pages = everywhere.ask(lambda a: _rows(wanted, scope, a, before=before, limit=limit + 1), unknown)
     merged = heapq.merge(*pages, key=_place, reverse=True)
     shown = list(itertools.islice(merged, limit + 1))
     return shown[:limit], _place(shown[limit - 1]) if len(shown) > limit else None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from jobqueue.ids import format_id
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import database, events, sql
 from jobsplatform.errors import (
     AlreadyRedriven,
     CorrectionRequired,
@@ -83,6 +83,16 @@ def redrive(job_id: int, new: NewRedrive, *, scope: Scope, now: datetime | None 
     Raises NotFound, NotDead, AlreadyRedriven, CorrectionRequired, RedriveLimit, KeyConflict (the redrive_key was used
     for another call), DeadlineInPast, Invalid (a deadline that has passed needs a new one).
     """
+    try:
+        done = _attempted(job_id, new, scope, now)
+    except JobsPlatformError as refusal:
+        events.emit("redrive", outcome=refusal.code)
+        raise
+    events.emit("redrive", outcome="replayed" if done.replayed else done.state)
+    return done
+
+
+def _attempted(job_id: int, new: NewRedrive, scope: Scope, now: datetime | None) -> Redriven:
     alias = database.alias_of(job_id)
     if alias is None:
         raise NotFound

@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from django.http import HttpRequest
+
+ADMIN: Final = "/admin/"
 
 # The request that this thread serves; who sent it is asked only when something is recorded.
 serving: Final[ContextVar[HttpRequest | None]] = ContextVar("serving", default=None)
@@ -20,6 +22,14 @@ def present() -> str:
     if user is not None and user.is_authenticated:
         return f"user:{user.get_username()}"
     return process_owner()
+
+
+def operator() -> Any:
+    """The user of the admin for whom this thread acts; None: a program, or an edge that has rules of its own."""
+    request = serving.get()
+    if request is None or not request.path.startswith(ADMIN):
+        return None
+    return getattr(request, "user", None)
 
 
 def process_owner() -> str:

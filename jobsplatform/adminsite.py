@@ -6,7 +6,7 @@ Jobs lie in the millions and on several databases. So a list is one bounded read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -17,19 +17,21 @@ from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from jobsplatform import database
+from jobsplatform import database, exporting
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import age, describe, span
 
 BEFORE: Final = "before"  # the query parameter that says where a page begins
 SHARD: Final = "shard"
+PREVIEW: Final = "preview"  # the button that shows what a form would do
 ROWS: Final = 50
 NOTHING: Final = "–"
 
@@ -284,13 +286,15 @@ def ask_and_act(
     back: str | Callable[[], str],
     submit: str,
     context: Mapping[str, Any] | None = None,
+    template: str = "admin/ask_and_act.html",
 ) -> HttpResponse:
     """A page with a form; when it is sent, `act` does the work and answers the message.
 
-    What was done is in Django's log of `obj` too, beside the audit. `back` is where to go afterwards.
+    Sent by a button called `preview` it is only shown again. What was done is in Django's log of `obj` too, beside the
+    audit. `back` is where to go afterwards.
     """
     back_to = back if callable(back) else lambda: back
-    if request.method == "POST" and form.is_valid():
+    if request.method == "POST" and form.is_valid() and PREVIEW not in request.POST:
         try:
             message = act(form.cleaned_data)
             messages.success(request, message)
@@ -310,7 +314,15 @@ def ask_and_act(
         "submit": submit,
         **(context or {}),
     }
-    return TemplateResponse(request, "admin/ask_and_act.html", page)
+    return TemplateResponse(request, template, page)
+
+
+def streamed(pieces: Iterable[bytes], form: str, name: str) -> StreamingHttpResponse:
+    """An export as a file, sent piece by piece as it is read."""
+    response = StreamingHttpResponse(pieces, content_type=exporting.FORMATS[form])
+    stamp = f"{timezone.now():%Y%m%dT%H%M%SZ}"
+    response["Content-Disposition"] = f'attachment; filename="{name}-{stamp}.{form}"'
+    return response
 
 
 def require(request: HttpRequest, permission: str) -> None:

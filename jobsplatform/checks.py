@@ -10,6 +10,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError, connections
 
+from jobsplatform.addresses import BACKEND
+
 LOOPBACK: Final = {"localhost", "127.0.0.1", "[::1]", "::1", ".localhost", "testserver"}
 SERVER_VERSION_MIN: Final = 150_000
 DURABLE: Final = {
@@ -23,6 +25,9 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "JOBS_POOL_CONNECTIONS": (1, 500),
     "JOBS_POOL_WAIT_SECONDS": (1, 30),
     "JOBS_CONNECT_SECONDS": (1, 30),
+    "JOBS_RECONNECT_SECONDS": (1, 60),
+    "JOBS_PROMOTE_PER_SECOND": (100, 100_000),
+    "JOBS_REAP_PER_SECOND": (100, 100_000),
     "JOBS_WEB_PROCESSES": (1, 64),
     "JOBS_WEB_THREADS": (4, 512),
     "JOBS_PARKED_MAX": (0, 50_000),
@@ -79,7 +84,7 @@ def faults_of_places(databases: Mapping[str, Mapping[str, Any]]) -> list[CheckMe
     places = [tuple(entry[key] for key in ("HOST", "PORT", "NAME")) for entry in databases.values()]
     if len(set(places)) < len(places):
         found.append(Error("Two of JOBSPLATFORM_SHARDS name one database.", id="jobsplatform.E006"))
-    if any(entry["ENGINE"] != "django.db.backends.postgresql" for entry in databases.values()):
+    if any(entry["ENGINE"] != BACKEND for entry in databases.values()):
         found.append(Error("JOBSPLATFORM_DATABASE_URL must be a postgresql:// URL.", id="jobsplatform.E007"))
     return found
 

@@ -27,18 +27,23 @@ from jobsplatform.fields import Fault, normal_key
 from jobsplatform.shapes import Shape
 from jobsplatform.wording import describe, one_line
 
+REASON_CHARS_MAX = 2_000
 _WHOLE = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
-class VerbCommand(BaseCommand):
-    """Base of commands that call verbs: a subclass writes `act`."""
-
-    requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
+class StrictCommand(BaseCommand):
+    """Base of all commands: a command line that cannot be read is told in one line."""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # A flag cut short must not become another: `--payload` would be `--payload-ref`.
         parser = super().create_parser(prog_name, subcommand, **{"allow_abbrev": False, **kwargs})
         return _refusing_in_one_line(parser, subcommand)
+
+
+class VerbCommand(StrictCommand):
+    """Base of commands that call verbs: a subclass writes `act`."""
+
+    requires_system_checks: list[str] = []  # scripts call these often; `up` and `check` look at the settings
 
     def act(self, options: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -87,6 +92,13 @@ def _close_idle() -> None:
 def actor() -> str:
     """How the audit names whoever runs a command on this machine."""
     return process_owner()
+
+
+def reason(text: str) -> str:
+    """Why, for the audit (an argparse type)."""
+    if len(text) > REASON_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"at most {REASON_CHARS_MAX} characters")
+    return text
 
 
 def names(text: str) -> list[str]:

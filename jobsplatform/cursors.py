@@ -20,7 +20,7 @@ SEAL_BYTES: Final = 12
 NUMBER_BYTES: Final = 8  # of each number of a place
 PAGE_MAX: Final = 200
 PAGE_DEFAULT: Final = 50
-CURSOR_CHARS_MAX: Final = 100
+CURSOR_CHARS_MAX: Final = 1_000  # a number for each of 64 shards
 NOT_IN_FILTER: Final = ("cursor", "limit")
 
 

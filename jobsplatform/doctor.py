@@ -6,7 +6,6 @@ The checks of servers are here; an app hands in its own. A check asks one databa
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,10 +14,10 @@ from typing import Final
 from django.conf import settings
 from django.db import DatabaseError
 
-from jobsplatform import database, public, sql
+from jobsplatform import database, public, servers, sql
 from jobsplatform.errors import JobsPlatformError
+from jobsplatform.servers import CLOCK_SECONDS, Server
 
-CLOCK_SECONDS: Final = (1.0, 30.0)  # between this machine and a server: worth a look, wrong
 HORIZON_SECONDS: Final = (60.0, 600.0)  # of the oldest transaction
 CONNECTIONS_SHARE: Final = (0.8, 0.95)
 FREE_BYTES: Final = (2 * 1024**3, 512 * 1024**2)  # of the embedded server's disk
@@ -78,54 +77,69 @@ def _machine() -> Iterator[Finding]:
 
 
 def _server(place: str, alias: str) -> Iterator[Finding]:
-    asked_at = time.time()
-    (row,) = sql.rows("jobsplatform/doctor_server", {}, alias=alias)
-    answered_at = time.time()
-    version, is_read_only, fsync, full_page_writes, synchronous_commit, autovacuum, clock = row[:7]
-    connections_max, connections, xid_age, xid_age_max, standbys_wanted, standbys = row[7:]
-    yield Finding(place, "server", f"PostgreSQL {version}")
-    yield _faulty(
-        place,
-        "writable",
-        not is_read_only,
-        "no" if is_read_only else "yes",
-        "This is a standby: name the primary.",
-    )
-    durable = (fsync, full_page_writes) == ("on", "on") and synchronous_commit in (
-        "on",
-        "remote_write",
-        "remote_apply",
-    )
-    words = f"fsync {fsync}, full_page_writes {full_page_writes}, synchronous_commit {synchronous_commit}"
-    yield _faulty(place, "durability", durable, words, "Set all three to on: committed jobs could be lost.")
+    server = servers.of(alias)
+    yield Finding(place, "server", f"PostgreSQL {server.version}")
+    yield from _durable(place, server)
     migrated = public.is_migrated(alias)
     yield _faulty(
         place, "migrations", migrated, "current" if migrated else "to be run", "Run manage.py migrate."
     )
     yield _faulty(
-        place, "autovacuum", autovacuum == "on", autovacuum, "Set it to on: hot tables would only grow."
+        place,
+        "autovacuum",
+        server.autovacuum == "on",
+        server.autovacuum,
+        "Set it to on: hot tables would only grow.",
     )
-    yield _clock(place, max(asked_at - clock, clock - answered_at, 0.0))
+    yield _clock(place, server.off_s)
     yield _share(
         place,
         "connections",
-        connections,
-        connections_max,
+        server.connections,
+        server.connections_max,
         "Raise max_connections, or lower JOBS_POOL_CONNECTIONS.",
     )
     yield _share(
         place,
         "transaction ids",
-        xid_age,
-        xid_age_max * 2,
+        server.xid_age,
+        server.xid_age_max * 2,
         "Find what keeps vacuum from freezing rows (horizon below).",
     )
-    if standbys_wanted:
+    yield _horizon(place, alias)
+
+
+def _durable(place: str, server: Server) -> Iterator[Finding]:
+    """Whether it takes writes and keeps what it confirmed: through a crash and, where that is asked, its loss."""
+    yield _faulty(
+        place,
+        "writable",
+        not server.is_read_only,
+        "no" if server.is_read_only else "yes",
+        "This is a standby: name the primary.",
+    )
+    words = (
+        f"fsync {server.fsync}, full_page_writes {server.full_page_writes}, "
+        f"synchronous_commit {server.synchronous_commit}"
+    )
+    yield _faulty(
+        place,
+        "durability",
+        server.is_durable,
+        words,
+        "Set all three to on: committed jobs could be lost.",
+    )
+    if server.standbys_wanted and server.standbys is None:
+        fix = f"Let the platform see it: GRANT pg_monitor TO its role ({place})."
+        yield Finding(place, "standby", "not to be seen", Verdict.LOOK, fix)
+    elif server.standbys_wanted:
         fix = (
             "Commits wait for a standby that is away: start it, or take it out of synchronous_standby_names."
         )
-        yield _faulty(place, "standby", standbys > 0, f"{standbys} attached", fix)
-    yield _horizon(place, alias)
+        yield _faulty(place, "standby", not server.lacks_standby, f"{server.standbys} attached", fix)
+    elif settings.JOBS_STANDBY_REQUIRED and not server.is_read_only:  # none is named: nothing is waited for
+        fix = "JOBS_STANDBY_REQUIRED is set: attach a standby and name it in synchronous_standby_names."
+        yield _faulty(place, "standby", False, "commits wait for none", fix)
 
 
 def _faulty(place: str, check: str, is_well: bool, value: str, fix: str) -> Finding:

@@ -72,6 +72,12 @@ class InsufficientScope(JobsPlatformError):
     code, status, title = "insufficient_scope", 403, "The token lacks the scope that this call needs."
 
 
+class Forbidden(JobsPlatformError):
+    """An operator's account may not do this; an API token's limits are scopes."""
+
+    code, status, title = "forbidden", 403, "Your account may not do this."
+
+
 class TenantSuspended(JobsPlatformError):
     code, status, title = "tenant_suspended", 403, "The tenant is suspended."
 
@@ -119,6 +125,10 @@ class AlreadyFinished(Conflict):
 
 class NotDead(Conflict):
     code, title = "not_dead", "The job is not a dead letter."
+
+
+class NotScheduled(Conflict):
+    code, title = "not_scheduled", "The job does not wait for an instant."
 
 
 class CorrectionRequired(Conflict):

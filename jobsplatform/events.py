@@ -39,6 +39,7 @@ ROUTINE: Final = frozenset(
         "refused",
         "campaign_advanced",
         "given_back",
+        "redrive",
     }
 )
 WORRYING: Final = frozenset(
@@ -46,9 +47,12 @@ WORRYING: Final = frozenset(
         "quarantined",
         "breaker_open",
         "lane_gated",
+        "inverted",
         "lease_lost",
         "pass_failed",
+        "database_down",
         "database_lost",
+        "slots_waiting",
         "executor_ended",
         "executor_hung",
         "executor_overrun",
@@ -66,10 +70,16 @@ WORRYING: Final = frozenset(
         "listener_pooled",
         "notify_failed",
         "hub_failed",
+        "csp_violation",
+        "beat_failed",
+        "login_refused",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.
 OUTCOMES: Final[tuple[str, ...]] = ("ready", "scheduled", "succeeded", "dead", "cancelled", "expired")
+
+QUEUES_MAX: Final = 200  # that a process counts by name; the rest are `other`
+_queues: set[str] = set()
 
 _counter = Counter(
     "jobsplatform_events",
@@ -105,12 +115,21 @@ def log(name: str, fields: dict[str, Any]) -> None:
 
 def measure(name: str, fields: dict[str, Any]) -> None:
     """Count the event, by outcome where it tells several. Labels are names of ours: few, for ever."""
-    queue = str(fields.get("queue", ""))
+    queue = bounded_queue(str(fields.get("queue", "")))
     led: dict[str, Any] = {outcome: fields[outcome] for outcome in OUTCOMES if outcome in fields}
     for outcome, count in (led or {str(fields.get("outcome", "")): fields.get("count", 1)}).items():
         _counter.labels(name, queue, outcome).inc(count)
     if name == "aged":
         _aged.labels(queue).inc(fields["count"])
+
+
+def bounded_queue(name: str) -> str:
+    """The name as a label: those that a process met first, and `other` once there are too many."""
+    if name not in _queues:
+        if len(_queues) >= QUEUES_MAX:
+            return "other"
+        _queues.add(name)
+    return name
 
 
 def exposition() -> bytes:

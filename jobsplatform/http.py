@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 from structlog.contextvars import bound_contextvars
 
-from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson
+from jobsplatform import acting, database, parking, problem, requestid, scopes, strictjson, tracing
 from jobsplatform.errors import (
     FieldError,
     InsufficientScope,
@@ -363,7 +363,10 @@ class RequestIdMiddleware:
         request.request_id = request_id  # type: ignore[attr-defined]
         token, served = requestid.current.set(request_id), acting.serving.set(request)
         try:
-            with bound_contextvars(request_id=request_id):  # every log line of this request names it
+            trace = tracing.logged(tracing.sent(request.META.get("HTTP_TRACEPARENT")))
+            with bound_contextvars(
+                request_id=request_id, **trace
+            ):  # every log line of this request names them
                 response = self.get_response(request)
         finally:
             requestid.current.reset(token)
@@ -372,13 +375,29 @@ class RequestIdMiddleware:
         return response
 
 
+def address_of(request: HttpRequest | None) -> str:
+    """Where a request comes from; behind our proxy, what the proxy says. IPv6: its network, of which one has many."""
+    if request is None:
+        return ""
+    named = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.HTTPS else ""
+    text = named.split(",")[-1].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
+REPORTS: Final = "/csp-report"  # where browsers say what a page was kept from doing
+
+
 class SecurityHeadersMiddleware:
     """Headers that keep browsers from running, framing, guessing or storing what they should not."""
 
     HEADERS: ClassVar[Mapping[str, str]] = {
         "Content-Security-Policy": (
             "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; "
-            "form-action 'self'; frame-ancestors 'none'"
+            f"form-action 'self'; frame-ancestors 'none'; report-uri {REPORTS}"
         ),
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",

@@ -25,7 +25,7 @@ Translation = Callable[[BaseException], JobsPlatformError]
 
 MEDIA_TYPE: Final = "application/problem+json"
 UNREADABLE: Final = "The request cannot be read."
-PAGES: Final = ("/admin/", "/static/")  # whose errors are pages for people
+PAGES: Final = ("/admin/", "/static/", "/t/", "/login/", "/logout/")  # whose errors are pages for people
 
 
 class MethodNotAllowed(JobsPlatformError):

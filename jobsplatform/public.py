@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -17,11 +18,14 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.settings import patched_settings
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobsplatform import checks, events, problem
-from jobsplatform.errors import InsufficientScope, Unavailable
+from jobsplatform import checks, metrics, problem, servers
+from jobsplatform.errors import InsufficientScope, JobsPlatformError, Unavailable
 from jobsplatform.http import Call, Endpoint, Reply
 
 READY_RETRY_SECONDS: Final = 2
+REMEMBERED: Final = "; tokens, queues and limits are as remembered: changes and revocations wait"
+REMEMBERED_SECONDS: Final = 900.0
+READY: Final = {"type": "object", "properties": {"status": {"type": "string"}, "detail": {"type": "string"}}}
 STATUS: Final = {"type": "object", "properties": {"status": {"type": "string"}}}
 
 
@@ -35,14 +39,21 @@ class ShowLife(Endpoint):
 
 
 class ShowReadiness(Endpoint):
-    """Whether every database is writable, durable and migrated."""
+    """Whether every database takes writes, keeps what it confirms, keeps time and is migrated.
 
-    replies = {200: STATUS}
+    While work can go on without one that is away: 200, degraded.
+    """
+
+    replies = {200: READY}
 
     def act(self, call: Call) -> Reply:
-        faults = list(faults_of_databases())
+        faults, away = list(faults_of_databases()), databases_away()
+        if away and not may_go_on(away):
+            raise Unavailable("; ".join([*faults, *away.values()]), retry_after=READY_RETRY_SECONDS)
         if faults:
             raise Unavailable("; ".join(faults), retry_after=READY_RETRY_SECONDS)
+        if away:
+            return Reply(200, {"status": "degraded", "detail": "; ".join(away.values())})
         return Reply(200, {"status": "ready"})
 
 
@@ -63,7 +74,7 @@ class ShowMetrics(Endpoint):
     def act(self, call: Call) -> Reply:
         if call.caller is not None and call.caller.tenant is not None:
             raise InsufficientScope("Metrics are for the fleet.")
-        return Reply(200, events.exposition().decode(), media_type=CONTENT_TYPE_LATEST)
+        return Reply(200, metrics.page().decode(), media_type=CONTENT_TYPE_LATEST)
 
 
 # Readiness
@@ -71,22 +82,61 @@ class ShowMetrics(Endpoint):
 
 def faults_of_databases() -> Iterator[str]:
     """What keeps the platform from working, a sentence each, without a name or address of the inside."""
-    for number, alias in enumerate(dict.fromkeys(["default", *settings.SHARD_ALIASES.values()])):
-        title = "control database" if number == 0 else f"shard database {number - 1}"
+    for alias, title in _titles().items():
         try:
             yield from (f"{title}: {fault}" for fault in _faults_of(alias))
-        except DatabaseError:
-            yield f"{title}: cannot be reached"
+            _met_at[alias] = time.monotonic()
+        except (DatabaseError, JobsPlatformError):
+            _away.add(alias)
+        else:
+            _away.discard(alias)
+
+
+def databases_away() -> dict[str, str]:
+    """The databases that the last look could not reach, with a sentence each."""
+    return {
+        alias: f"{title}: cannot be reached" + (REMEMBERED if alias == "default" else "")
+        for alias, title in _titles().items()
+        if alias in _away
+    }
+
+
+def may_go_on(away: Mapping[str, str]) -> bool:
+    """Whether enqueues, claims and completions go on without these: some shard is there, and callers are known.
+
+    Tokens are remembered for fifteen minutes without control; a process that never met it knows nobody.
+    """
+    shards = set(settings.SHARD_ALIASES.values())
+    if shards <= away.keys():
+        return False
+    met_at = _met_at.get("default")
+    return "default" not in away or (met_at is not None and time.monotonic() - met_at < REMEMBERED_SECONDS)
+
+
+def _titles() -> dict[str, str]:
+    aliases = dict.fromkeys(["default", *settings.SHARD_ALIASES.values()])
+    return {
+        alias: "control database" if number == 0 else f"shard database {number - 1}"
+        for number, alias in enumerate(aliases)
+    }
+
+
+_away: set[str] = set()
+_met_at: dict[str, float] = {}
 
 
 def _faults_of(alias: str) -> Iterator[str]:
-    with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
-        row = cursor.fetchone()
-    if row is None or row[0]:
+    server = servers.of(alias)
+    if server.is_read_only:
         yield "is read only"
     if any(isinstance(found, Error) for found in checks.servers_are_durable(None, databases=[alias])):
         yield "is not durable"
+    if server.off_s > servers.CLOCK_SECONDS[1]:
+        yield f"has a clock that is {server.off_s:.0f} s off"
+    if server.lacks_standby:
+        yield "waits for a standby that is away"
+    elif settings.JOBS_STANDBY_REQUIRED and not server.is_read_only and not server.has_standby:
+        yield "has no standby"
     if not is_migrated(alias):
         yield "has migrations to be run"
 

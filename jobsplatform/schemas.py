@@ -27,10 +27,16 @@ def described(name: str, members: Mapping[str, Schema]) -> Schema:
     }
 
 
+PARTIAL: Final[dict[str, Schema]] = {  # while shards cannot be reached
+    "partial?": TRUTH,
+    "unknown_shards?": {"type": "array", "items": NUMBER},
+}
+
+
 def page_of(item: Schema) -> Schema:
     """The schema of a page of a list."""
     items = {"type": "array", "items": item}
-    return described(f"{item['title']}Page", {"items": items, "next": TEXT_OR_NULL})
+    return described(f"{item['title']}Page", {"items": items, "next": TEXT_OR_NULL, **PARTIAL})
 
 
 def words(choices: Iterable[str], *, or_null: bool = False) -> Schema:
@@ -51,6 +57,10 @@ PROBLEM: Final[Schema] = {
         "detail": {"type": "string"},
         "instance": {"type": "string", "description": "The X-Request-ID; absent in the items of a batch."},
         "code": {"type": "string"},
+        "reason": {
+            "type": "string",
+            "description": "Of a 503: what holds back this call alone, as `intake_paused`.",
+        },
         "errors": {
             "type": "array",
             "items": {

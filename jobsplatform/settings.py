@@ -8,9 +8,14 @@ from typing import Any
 
 import environ
 
-from jobsplatform import embedded, logs, secretfiles
-
-BASE_DIR = Path(__file__).resolve().parent.parent
+from jobsplatform import addresses, embedded, logs, secretfiles
+from jobsplatform.components import AUTH_PASSWORD_VALIDATORS as AUTH_PASSWORD_VALIDATORS
+from jobsplatform.components import BASE_DIR as BASE_DIR
+from jobsplatform.components import INSTALLED_APPS as INSTALLED_APPS
+from jobsplatform.components import MIDDLEWARE as MIDDLEWARE
+from jobsplatform.components import REST_FRAMEWORK as REST_FRAMEWORK
+from jobsplatform.components import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
+from jobsplatform.components import TEMPLATES as TEMPLATES
 
 env = environ.FileAwareEnv()  # NAME_FILE=/path is read too, for mounted secrets
 environ.Env.read_env(BASE_DIR / ".env")
@@ -25,11 +30,13 @@ DEBUG = env.bool("JOBSPLATFORM_DEBUG", default=False)  # tracebacks in pages; lo
 ALLOWED_HOSTS = env.list("JOBSPLATFORM_ALLOWED_HOSTS", default=_LOOPBACK)  # host names, commas
 CSRF_TRUSTED_ORIGINS = env.list("JOBSPLATFORM_TRUSTED_ORIGINS", default=[])  # https://host of a proxy, commas
 HTTPS = env.bool("JOBSPLATFORM_HTTPS", default=False)  # TLS ends at a proxy that sets X-Forwarded-Proto
+ENVIRONMENT = env("JOBSPLATFORM_ENVIRONMENT", default="development")  # any word; the admin shows it
+RELEASE = env("JOBSPLATFORM_RELEASE", default="")  # what this code is called; empty: its git commit
 LOG_LEVEL = env("JOBSPLATFORM_LOG_LEVEL", default="INFO")  # DEBUG, INFO, WARNING or ERROR
 SECRET_KEY = env("JOBSPLATFORM_SECRET_KEY", default="")  # ≥ 50 characters; empty: made once in DATA
 PEPPER = env("JOBSPLATFORM_TOKEN_PEPPER", default="")  # ≥ 32 characters; empty: made once in DATA
 DATABASE_URL = env("JOBSPLATFORM_DATABASE_URL", default="")  # postgresql://…, server ≥ 15; empty: embedded
-SHARDS = env.list("JOBSPLATFORM_SHARDS", default=[])  # URLs, or names beside the default; empty: one, in it
+_SHARDS = env("JOBSPLATFORM_SHARDS", default="")  # URLs, or names beside the default; empty: one, in it
 
 # All hosts of one platform need the same two secrets: with a real server both must be named (E003).
 SECRETS_NAMED = bool(SECRET_KEY and PEPPER)
@@ -41,6 +48,8 @@ TOKEN_PEPPER = (PEPPER or secretfiles.read_or_make(DATA / "token_pepper")).encod
 JOBS_POOL_CONNECTIONS = env.int("JOBS_POOL_CONNECTIONS", default=32)  # 1..500 per process and database
 JOBS_POOL_WAIT_SECONDS = env.int("JOBS_POOL_WAIT_SECONDS", default=3)  # 1..30 for a free connection, then 503
 JOBS_CONNECT_SECONDS = env.int("JOBS_CONNECT_SECONDS", default=5)  # 1..30 per attempt and host
+JOBS_RECONNECT_SECONDS = env.int("JOBS_RECONNECT_SECONDS", default=2)  # 1..60 longest wait between attempts
+JOBS_STANDBY_REQUIRED = env.bool("JOBS_STANDBY_REQUIRED", default=False)  # not ready without a standby
 _DIRECT = not DATABASE_URL
 JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)  # false behind a pooler
 
@@ -48,9 +57,9 @@ JOBS_PREPARED_STATEMENTS = env.bool("JOBS_PREPARED_STATEMENTS", default=_DIRECT)
 def _database(place: str) -> dict[str, Any]:
     """The DATABASES entry of a URL, or of a database's name on the default server."""
     if "://" in place:
-        entry = dict(environ.Env.db_url_config(place))
+        entry = addresses.entry(place)
     elif DATABASE_URL:
-        entry = {**environ.Env.db_url_config(DATABASE_URL), "NAME": place}
+        entry = {**addresses.entry(DATABASE_URL), "NAME": place}
     else:
         entry = embedded.Server(DATA).address(place)
     options = {
@@ -70,7 +79,7 @@ def _database(place: str) -> dict[str, Any]:
         },
     }
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "jobsplatform.postgresql",
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         "DISABLE_SERVER_SIDE_CURSORS": True,  # they would need one connection for a whole session
@@ -79,7 +88,7 @@ def _database(place: str) -> dict[str, Any]:
     }
 
 
-SHARDS = SHARDS or ([] if DATABASE_URL else embedded.Server(DATA).shards())
+SHARDS = addresses.split(_SHARDS) or ([] if DATABASE_URL else embedded.Server(DATA).shards())
 SHARD_ALIASES = {number: f"shard{number}" for number in range(len(SHARDS))} or {0: "default"}
 DATABASES = {
     "default": _database(DATABASE_URL or embedded.DATABASE),
@@ -95,86 +104,18 @@ JOBS_WEB_THREADS = env.int("JOBS_WEB_THREADS", default=32)  # 4..512 per process
 JOBS_PARKED_MAX = env.int("JOBS_PARKED_MAX", default=2500)  # 0..50000 long polls a process
 JOBS_NOTIFICATIONS = env.bool("JOBS_NOTIFICATIONS", default=True)  # of ready work; false: poll only
 JOBS_DRAIN_SECONDS = env.int("JOBS_DRAIN_SECONDS", default=25)  # 20..300 for open requests after SIGTERM
+JOBS_PROMOTE_PER_SECOND = env.int("JOBS_PROMOTE_PER_SECOND", default=2000)  # 100..100000 a dispatcher
+JOBS_REAP_PER_SECOND = env.int("JOBS_REAP_PER_SECOND", default=1000)  # 100..100000 lapsed, a reaper
 JOBS_POST_LOOPBACK = env.bool("JOBS_POST_LOOPBACK", default=False)  # http.post may call this machine
 JOBS_DEMO_FOLDERS = env.list("JOBS_DEMO_FOLDERS", default=["docs", "README.md"])  # the demo reads these
 
-# Applications
+# Applications: components.py
 
-INSTALLED_APPS = [
-    "jobsplatform",
-    "tenants",
-    "jobqueue",
-    "dlq",
-    "rest_framework",
-    "drf_spectacular",
-    "drf_spectacular_sidecar",
-    "django.contrib.admin",
-    "django.contrib.auth",
-    "django.contrib.contenttypes",
-    "django.contrib.sessions",
-    "django.contrib.messages",
-    "django.contrib.postgres",
-    "django.contrib.staticfiles",
-]
-MIDDLEWARE = [
-    "jobsplatform.http.RequestIdMiddleware",
-    "jobsplatform.http.SecurityHeadersMiddleware",
-    "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-]
 ROOT_URLCONF = "jobsplatform.urls"
 WSGI_APPLICATION = "jobsplatform.wsgi.application"
 APPEND_SLASH = False  # API paths have none; the admin redirects by itself
-TEMPLATES = [
-    {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
-        "OPTIONS": {
-            "context_processors": [
-                "django.template.context_processors.request",
-                "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]
-        },
-    }
-]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-]
 LOGIN_URL = "admin:login"
 CSRF_FAILURE_VIEW = "jobsplatform.problem.csrf_failure"
-
-# HTTP interface
-
-REST_FRAMEWORK = {
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": [],
-    "DEFAULT_AUTHENTICATION_CLASSES": [],  # jobsplatform.http does it, in the contract's order of refusals
-    "DEFAULT_PERMISSION_CLASSES": [],
-    "EXCEPTION_HANDLER": "jobsplatform.problem.handle",
-    "UNAUTHENTICATED_USER": None,
-    "UNAUTHENTICATED_TOKEN": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Jobs Platform",
-    "DESCRIPTION": "Durable background work for many tenants.",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PUBLIC": True,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-}
 
 # Security
 

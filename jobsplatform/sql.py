@@ -23,6 +23,7 @@ from django.db import connections, transaction
 from psycopg import errors as pg
 from psycopg.adapt import Dumper
 
+from jobsplatform import reach
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 Row = tuple[Any, ...]
@@ -154,6 +155,26 @@ def planner_kept(alias: str) -> Iterator[None]:
                 connection.execute(_RESTORE_SETTINGS, found)
 
 
+# Of a bounded read: how long a statement may take, and that what is wanted in an index's order is read in it. On stale
+# statistics the planner would rather read a whole table and sort it.
+_BOUNDS = ("statement_timeout", "enable_sort", "enable_bitmapscan")
+_READ_BOUNDS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _BOUNDS)
+_SET_BOUNDS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _BOUNDS)
+
+
+@contextmanager
+def bounded_read(alias: str, seconds: int) -> Iterator[None]:
+    """Bound each statement of the block, which is one transaction: one that takes longer raises Unavailable, and rows
+    are read in the order of an index wherever there is one.
+    """
+    with translated(alias, writes=False), transaction.atomic(using=alias):
+        raw = connections[alias].connection
+        before = _fetch(psycopg.Cursor(raw).execute(_READ_BOUNDS))[0]
+        psycopg.Cursor(raw).execute(_SET_BOUNDS, (f"{seconds}s", "off", "off"))
+        yield
+        psycopg.Cursor(raw).execute(_SET_BOUNDS, before)
+
+
 def _fetch(cursor: psycopg.Cursor[Row]) -> list[Row]:
     result = cursor.pgresult  # not `description`, which makes an object of each column
     return cursor.fetchall() if result is not None and result.nfields else []
@@ -177,7 +198,8 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
 
     connection.add_notice_handler(listen)
     try:
-        yield connection
+        with reach.watched(alias):
+            yield connection
     except Unavailable:
         _discard_lost(alias)
         raise
@@ -209,11 +231,13 @@ def _mark_broken(alias: str) -> None:
 
 
 def _discard_lost(alias: str) -> None:
-    """Forget a connection that the server closed, so that the next statement gets a new one."""
+    """Forget a connection that the server closed, so that the next statement gets a new one, and ask the server."""
     wrapper = connections[alias]
     raw = wrapper.connection
-    if raw is not None and (raw.closed or raw.broken) and not wrapper.in_atomic_block:
-        wrapper.close()
+    if raw is not None and (raw.closed or raw.broken):
+        reach.suspect(alias)
+        if not wrapper.in_atomic_block:
+            wrapper.close()
 
 
 def in_transaction(alias: str, action: Callable[[], T]) -> T:

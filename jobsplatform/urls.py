@@ -5,8 +5,8 @@ from django.urls import include, path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
-from jobsplatform import public
-from jobsplatform.http import route
+from jobsplatform import public, reports
+from jobsplatform.http import REPORTS, route
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
@@ -15,11 +15,13 @@ urlpatterns = [
     path("livez", route(GET=public.ShowLife)),
     path("readyz", route(GET=public.ShowReadiness)),
     path("metrics", route(GET=public.ShowMetrics)),
+    path(REPORTS.lstrip("/"), reports.take_report),
     path("docs", csrf_exempt(public.DocsView.as_view()), name="docs"),
     path("v1/openapi.yaml", route(GET=public.ShowOpenApi), name="openapi"),
     path("v1/", include("jobqueue.api.urls")),
     path("v1/", include("dlq.api.urls")),
     path("v1/", include("tenants.api.urls")),
+    path("", include("portal.urls")),
 ]
 
 handler400 = "jobsplatform.problem.bad_request"

@@ -30,6 +30,11 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def printable(text: object) -> str:
+    """Text from outside for a terminal: one line, and no character that would move its cursor or colour it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in one_line(text))
+
+
 def span(seconds: float) -> str:
     """A length of time in its two largest units: `2 h 5 min`, `4.2 s`."""
     if seconds < 0:

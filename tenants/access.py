@@ -1,7 +1,8 @@
 """API tokens: made, shown once, kept as keyed digests, checked in constant time, rotated and revoked.
 
 A token is `jp_<id>_<secret>`; the secret has 192 random bits, so a fast keyed hash is the right one. What a token
-may do is remembered for at most five seconds a process; unknown tokens are never remembered.
+may do is remembered for at most five seconds a process, and for fifteen minutes while the control database is away;
+unknown tokens are never remembered.
 """
 
 from __future__ import annotations
@@ -17,19 +18,24 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from jobsplatform.errors import FieldError, Invalid, NotFound, Unauthenticated
+from jobsplatform.errors import FieldError, Invalid, NotFound, Unauthenticated, Unavailable
 from jobsplatform.scopes import ALL as SCOPES
 from tenants import audit
 from tenants.models import ApiToken, Tenant
 
 CACHE_SECONDS: Final = 5.0
+AWAY_SECONDS: Final = (
+    900.0  # without control revocations wait so long at most; after that nobody is known any more
+)
 CACHE_MAX: Final = 10_000  # tokens a process remembers
 LAST_USED_STEP: Final = timedelta(minutes=1)  # how exact `last_used_at` is kept
 NAME_CHARS_MAX: Final = 200
+OVERLAP_SECONDS_MAX: Final = 7 * 24 * 3_600
+TOKENS_SHOWN_MAX: Final = 500
 
 _TOKEN = re.compile(r"jp_([0-9a-z]{12})_([A-Za-z0-9_-]{32})\Z", re.ASCII)
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -61,7 +67,7 @@ class Caller:
         return f"token:{self.public_id}"
 
 
-_cache: dict[bytes, tuple[float, Caller]] = {}
+_cache: dict[bytes, tuple[float, Caller]] = {}  # when it was read, by this process's own clock
 _tenants: dict[str, tuple[float, TenantRef]] = {}
 
 
@@ -82,13 +88,25 @@ def authenticate(header: str | None) -> Caller:
     presented = digest(match[2])
     key = match[1].encode() + presented
     held = _cache.get(key)
-    if held is not None and held[0] > time.monotonic():
+    if held is not None and _is_young(held[0], CACHE_SECONDS):
         return held[1]
-    caller = _look_up(match[1], presented)
+    try:
+        caller = _look_up(match[1], presented)
+    except Unauthenticated:
+        _cache.pop(key, None)  # it must not be let in when control is away a moment later
+        raise
+    except (OperationalError, InterfaceError) as error:
+        if held is not None and _is_young(held[0], AWAY_SECONDS):
+            return held[1]
+        raise Unavailable("Who calls cannot be found out at the moment.") from error
     if len(_cache) >= CACHE_MAX:
         _cache.clear()
-    _cache[key] = (time.monotonic() + CACHE_SECONDS, caller)
+    _cache[key] = (time.monotonic(), caller)
     return caller
+
+
+def _is_young(read_at: float, seconds: float) -> bool:
+    return time.monotonic() - read_at < seconds
 
 
 def _look_up(public_id: str, presented: bytes) -> Caller:
@@ -122,14 +140,20 @@ def _look_up(public_id: str, presented: bytes) -> Caller:
 def tenant_by_slug(slug: str) -> TenantRef | None:
     """The tenant of that slug, at most five seconds old; an absent one is asked for anew each time."""
     held = _tenants.get(slug)
-    if held is not None and held[0] > time.monotonic():
+    if held is not None and _is_young(held[0], CACHE_SECONDS):
         return held[1]
-    tenant = Tenant.objects.filter(slug=slug).first()
+    try:
+        tenant = Tenant.objects.filter(slug=slug).first()
+    except (OperationalError, InterfaceError) as error:
+        if held is not None and _is_young(held[0], AWAY_SECONDS):
+            return held[1]
+        raise Unavailable("Which tenant that is cannot be found out at the moment.") from error
     if tenant is None:
+        _tenants.pop(slug, None)
         return None
     if len(_tenants) >= CACHE_MAX:
         _tenants.clear()
-    _tenants[slug] = (time.monotonic() + CACHE_SECONDS, _ref(tenant))
+    _tenants[slug] = (time.monotonic(), _ref(tenant))
     return _tenants[slug][1]
 
 
@@ -174,7 +198,7 @@ def create_token(
     return token, text
 
 
-def rotate_token(token: ApiToken, *, overlap_s: int, actor: str) -> tuple[ApiToken, str]:
+def rotate_token(token: ApiToken, *, overlap_s: int, actor: str, reason: str = "") -> tuple[ApiToken, str]:
     """Give a token a new secret; the old one goes on for `overlap_s` seconds (0: ends within five)."""
     secret = secrets.token_urlsafe(24)
     with transaction.atomic():
@@ -185,16 +209,30 @@ def rotate_token(token: ApiToken, *, overlap_s: int, actor: str) -> tuple[ApiTok
         held.previous_until = Now() + timedelta(seconds=overlap_s)
         held.save(update_fields=["digest", "previous_digest", "previous_until"])
         held.refresh_from_db()
-        _tell("rotate", held, actor, {"overlap_s": overlap_s})
+        _tell("rotate", held, actor, {"overlap_s": overlap_s}, reason)
     return held, f"jp_{held.public_id}_{secret}"
 
 
-def revoke_token(token: ApiToken, *, actor: str) -> None:
+def revoke_token(token: ApiToken, *, actor: str, reason: str = "") -> None:
     """End a token for good; every process knows within five seconds."""
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
-            _tell("revoke", token, actor, {})
+            _tell("revoke", token, actor, {}, reason)
     forget()
+
+
+def live_token(public_id: str, *, tenant: Tenant | None = None) -> ApiToken:
+    """A token that is not ended, by the id in its text. With `tenant`: of that tenant. Raises NotFound."""
+    tokens = ApiToken.objects.filter(public_id=public_id, revoked_at=None).select_related("tenant")
+    token = (tokens if tenant is None else tokens.filter(tenant=tenant)).first()
+    if token is None:
+        raise NotFound(f"There is no live token {public_id!r}." if tenant is None else "")
+    return token
+
+
+def live_tokens(tenant: Tenant | None) -> list[ApiToken]:
+    """The tokens of a tenant that are not ended, newest first; None: of the fleet."""
+    return list(ApiToken.objects.filter(tenant=tenant, revoked_at=None).order_by("-pk")[:TOKENS_SHOWN_MAX])
 
 
 def _check(scopes: list[str], name: str) -> None:
@@ -221,7 +259,12 @@ def _new_text() -> tuple[str, str, bytes]:
     return f"jp_{public_id}_{secret}", public_id, digest(secret)
 
 
-def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object]) -> None:
+def _tell(verb: str, token: ApiToken, actor: str, details: dict[str, object], reason: str = "") -> None:
     audit.record(
-        f"token.{verb}", f"token:{token.public_id}", actor=actor, tenant_id=token.tenant_id, details=details
+        f"token.{verb}",
+        f"token:{token.public_id}",
+        actor=actor,
+        tenant_id=token.tenant_id,
+        reason=reason,
+        details=details,
     )

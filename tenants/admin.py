@@ -3,82 +3,61 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.forms import AdminAuthenticationForm
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from jobsplatform import scopes
-from jobsplatform.adminsite import NOTHING, KeysetAdmin, ModelForm, ShardAdmin, VerbAdmin, actor, ago, badge
+from jobsplatform.adminsite import (
+    NOTHING,
+    ModelForm,
+    ReasonForm,
+    ShardAdmin,
+    VerbAdmin,
+    actor,
+    ago,
+    ask_and_act,
+    badge,
+    require,
+)
+from jobsplatform.http import address_of
 from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
-from tenants import access, registry
+from tenants import access, logins
 from tenants.api.tokens import NEW_TOKEN
-from tenants.models import ApiToken, AuditEntry, Membership, Tenant, TenantState
+from tenants.models import ApiToken, AuditEntry, Tenant, TenantState
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
 
 
-@admin.register(Tenant)
-class TenantAdmin(VerbAdmin):
-    list_display = ("slug", "name", "state", "created")
-    search_fields = ("slug__startswith",)
-    search_help_text = "How its slug begins"
-    actions = ("pause", "resume", "suspend", "reinstate")
-    fields = ("slug", "name")
+class LoginForm(AdminAuthenticationForm):
+    """Who guesses passwords has to wait, with the right one too."""
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (
-            ("slug", "name") if obj is None else ("slug", "name", "state", "weight", "version", "created_at")
-        )
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return () if obj is None else self.get_fields(request, obj)
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        if not change:
-            obj.pk = registry.create_tenant(obj.slug, name=obj.name, actor=actor(request)).pk
-            obj.refresh_from_db()
-
-    @admin.display
-    def state(self, tenant: Tenant) -> SafeString:
-        return badge("suspended" if tenant.is_suspended else "paused" if tenant.is_paused else "active")
-
-    @admin.display
-    def created(self, tenant: Tenant) -> SafeString | str:
-        return ago(tenant.created_at)
-
-    @admin.action(permissions=["change"], description="Pause: start no more jobs")
-    def pause(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        self.each(request, queryset, lambda t: registry.pause(t.slug, actor=actor(request)), "Paused")
-
-    @admin.action(permissions=["change"], description="Resume: start jobs again")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        self.each(request, queryset, lambda t: registry.resume(t.slug, actor=actor(request)), "Resumed")
-
-    @admin.action(permissions=["change"], description="Suspend: refuse its API calls")
-    def suspend(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        self.each(request, queryset, lambda t: registry.suspend(t.slug, actor=actor(request)), "Suspended")
-
-    @admin.action(permissions=["change"], description="Reinstate: answer its API calls again")
-    def reinstate(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        self.each(request, queryset, lambda t: registry.reinstate(t.slug, actor=actor(request)), "Reinstated")
+    def clean(self) -> dict[str, Any]:
+        name, address = str(self.cleaned_data.get("username", "")), address_of(self.request)
+        wait_s = logins.attempt(name, address)
+        if wait_s:
+            minutes = math.ceil(wait_s / 60)
+            raise forms.ValidationError(
+                f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.",
+                code="throttled",
+            )
+        cleaned: dict[str, Any] = super().clean()
+        logins.succeeded(name, address)
+        return cleaned
 
 
-@admin.register(Membership)
-class MembershipAdmin(KeysetAdmin):
-    list_display = ("user", "tenant", "role")
-    list_select_related = ("user", "tenant")
-    autocomplete_fields = ("user", "tenant")
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return admin.ModelAdmin.has_delete_permission(self, request, obj)
+admin.site.login_form = LoginForm
 
 
 # Tokens
@@ -91,6 +70,9 @@ class TokenForm(ModelForm):
         choices=[(word, word) for word in sorted(scopes.ALL)], widget=forms.CheckboxSelectMultiple
     )
     queues = forms.CharField(required=False, help_text="Names of queues, with commas. Empty: every queue.")
+    expires_at = forms.DateTimeField(
+        required=False, help_text="UTC, such as 2030-01-31 08:00. Empty: until it is ended."
+    )
 
     class Meta:
         model = ApiToken
@@ -112,6 +94,20 @@ class TokenForm(ModelForm):
         if expires_at is not None and expires_at <= timezone.now():
             raise forms.ValidationError("Is not in the future.")
         return expires_at
+
+
+class RotateForm(ReasonForm):
+    """How an old secret ends."""
+
+    overlap_s = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=access.OVERLAP_SECONDS_MAX,
+        initial=0,
+        label="Overlap (seconds)",
+        help_text="For how long the old secret goes on; 0: not at all.",
+    )
+    field_order = ["overlap_s", "reason"]
 
 
 @admin.register(ApiToken)
@@ -172,6 +168,82 @@ class ApiTokenAdmin(VerbAdmin):
             "text": obj.shown_once,
         }
         return TemplateResponse(request, "admin/token_made.html", context)
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("<int:pk>/rotate/", wrap(self.rotate_view), name="tenants_apitoken_rotate"),
+            path("<int:pk>/revoke/", wrap(self.revoke_view), name="tenants_apitoken_revoke"),
+            *super().get_urls(),
+        ]
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """The tenant that a link to the form names."""
+        asked = request.GET.get("tenant", "")
+        return {"tenant": int(asked)} if asked.isdecimal() else {}
+
+    def rotate_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask for how long the old secret goes on, then show the new one, in that answer alone."""
+        token = self._live(request, pk)
+        shown: list[Any] = []
+
+        def act(said: Mapping[str, Any]) -> str:
+            held, text = access.rotate_token(
+                token, overlap_s=said["overlap_s"] or 0, actor=actor(request), reason=said["reason"]
+            )
+            held.shown_once = text  # type: ignore[attr-defined]
+            shown.append(held)
+            return "The token has a new secret."
+
+        intro = "It gets a new secret, shown once. Its id, scopes and queues stay."
+        form = RotateForm(request.POST or None)
+        answer = self._asked(request, token, f"Rotate {token}", intro, form, "Rotate", act)
+        return self.response_add(request, shown[0]) if shown else answer
+
+    def revoke_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask, then end a token."""
+        token = self._live(request, pk)
+
+        def act(said: Mapping[str, Any]) -> str:
+            access.revoke_token(token, actor=actor(request), reason=said["reason"])
+            return f"{token} is ended."
+
+        intro = "It ends for good, in every process within five seconds."
+        form = ReasonForm(request.POST or None)
+        return self._asked(request, token, f"Revoke {token}", intro, form, "Revoke", act)
+
+    def _asked(
+        self,
+        request: HttpRequest,
+        token: ApiToken,
+        title: str,
+        intro: str,
+        form: forms.Form,
+        submit: str,
+        act: Callable[[Mapping[str, Any]], str],
+    ) -> HttpResponse:
+        if token.tenant is None or not request.user.has_perm("tenants.view_tenant"):
+            back = reverse("admin:tenants_apitoken_changelist")
+        else:
+            back = reverse("admin:tenants_tenant_change", args=[token.tenant.pk])
+        return ask_and_act(
+            request,
+            self,
+            obj=token,
+            title=title,
+            intro=intro,
+            form=form,
+            act=act,
+            back=back,
+            submit=submit,
+        )
+
+    def _live(self, request: HttpRequest, pk: int) -> ApiToken:
+        require(request, "tenants.change_apitoken")
+        token = ApiToken.objects.select_related("tenant").filter(pk=pk, revoked_at=None).first()
+        if token is None:
+            raise Http404
+        return token
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -17,6 +17,7 @@ from jobsplatform.errors import JobsPlatformError, QueueFull, QuotaExceeded, Rat
 ALL_TENANTS: Final = 0
 ALL_QUEUES: Final = ""
 ALL_BANDS: Final = -1
+QUEUE_FULL: Final = "queue_full"
 
 WARNING_SHARE: Final = 0.8  # of a depth: from here on a warning is told
 EXACT_ROOM: Final = 1_000  # nearer to the limit than this, each admission counts: retries come back unasked
@@ -148,6 +149,11 @@ class Refused(NamedTuple):
     limit: Limit
     cause: Cause
     place: int
+
+    @property
+    def named(self) -> str:
+        """The limit's name, as quotas have it; a queue's own depth is no tenant's limit."""
+        return QUEUE_FULL if self.limit.scope.tenant_id == ALL_TENANTS else self.cause.value
 
 
 Verdict = Admitted | Refused

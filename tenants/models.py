@@ -89,6 +89,20 @@ class SigningSecret(models.Model):
         return f"signing secret {self.number} of {self.tenant}"
 
 
+class LoginAttempt(models.Model):
+    """How often somebody tried to log in since an instant: by name and address, by name, by address (hashed)."""
+
+    key = models.BinaryField(max_length=32, primary_key=True)
+    count = models.IntegerField()
+    since = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["since"], name="loginattempt_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.count} attempts since {self.since}"
+
+
 class Quota(models.Model):
     """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
 
@@ -124,6 +138,51 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return "/".join(str(part) for part in (self.tenant, self.queue or "*", self.band) if part is not None)
+
+
+class LimitGrant(models.Model):
+    """How much of a limit control has granted to a shard, and under which version: never less than the shard has."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    queue = models.CharField(max_length=64, blank=True, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(default=-1, help_text="-1: over all bands.")
+    resource = models.CharField(max_length=10, choices=[("running", "running"), ("depth", "depth")])
+    shard = models.SmallIntegerField()
+    granted = models.IntegerField(default=0)
+    version = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "queue", "band", "resource", "shard"], name="limitgrant_once_per_shard"
+            ),
+            models.CheckConstraint(condition=models.Q(granted__gte=0), name="limitgrant_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.granted} {self.resource} of {self.tenant} on shard {self.shard}"
+
+
+class QuotaVersion(models.Model):
+    """All limits of one scope as a change left them. Numbers count a tenant's changes; versions are never edited."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE)
+    number = models.PositiveIntegerField()
+    queue = models.CharField(max_length=64, blank=True)
+    band = models.SmallIntegerField(null=True)
+    limits = models.JSONField()
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    reverts_to = models.PositiveIntegerField(
+        null=True, help_text="The number of the version that it repeats."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "number"], name="quotaversion_once")]
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.tenant}'s quotas"
 
 
 class TenantState(models.Model):
@@ -165,12 +224,38 @@ class TenantLimit(models.Model):
     enqueue_rate_per_s = models.FloatField(null=True)
     enqueue_burst = models.IntegerField(null=True)
     max_payload_bytes = models.IntegerField(null=True)
+    is_shared = models.BooleanField(
+        default=False, db_default=False, help_text="Over several shards: here its share counts."
+    )
 
     class Meta:
         indexes = [models.Index(fields=["tenant_id"], name="tenantlimit_claim_idx")]
 
     def __str__(self) -> str:
         return f"limit of tenant {self.tenant_id}"
+
+
+class LimitShare(models.Model):
+    """This shard's share of a limit that holds over several shards. Without a row it has none."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64)
+    band = models.SmallIntegerField(help_text="-1: over all bands.")
+    resource = models.CharField(max_length=10)
+    share = models.IntegerField()
+    version = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "queue", "band", "resource"], name="limitshare_once_per_scope"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.share} {self.resource} of tenant {self.tenant_id}"
 
 
 class Allowance(models.Model):
@@ -218,6 +303,63 @@ class Reservation(models.Model):
         return f"{self.jobs} places of tenant {self.tenant_id}"
 
 
+class RefusalDelta(models.Model):
+    """Jobs that one admission turned away. Insert-only; folded into `RefusalMinute` by upkeep."""
+
+    placement = SHARD
+
+    tenant_id = models.BigIntegerField(help_text="Whose jobs they were.")
+    queue = models.CharField(max_length=64, help_text="Of the limit; empty: over all queues.")
+    band = models.SmallIntegerField(help_text="Of the limit; -1: over all bands.")
+    cause = models.CharField(max_length=20, help_text="The limit's name; queue_full: the queue's own depth.")
+    jobs = models.IntegerField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs of tenant {self.tenant_id}"
+
+
+class RefusalMinute(models.Model):
+    """Refusals by minute."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("tenant_id", "queue", "band", "cause", "minute")
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64)
+    band = models.SmallIntegerField()
+    cause = models.CharField(max_length=20)
+    minute = models.DateTimeField()
+    jobs = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["minute"], name="refusalminute_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs of tenant {self.tenant_id} at {self.minute:%H:%M}"
+
+
+class UsageHour(models.Model):
+    """The most of a limit that was seen in use within an hour, by samples of one a minute."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("tenant_id", "queue", "band", "hour")
+    tenant_id = models.BigIntegerField()
+    queue = models.CharField(max_length=64, help_text="Empty: over all queues.")
+    band = models.SmallIntegerField(help_text="-1: over all bands.")
+    hour = models.DateTimeField()
+    running = models.IntegerField()
+    waiting = models.IntegerField()
+    sampled_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hour"], name="usagehour_purge_idx")]
+
+    def __str__(self) -> str:
+        return f"use by tenant {self.tenant_id} at {self.hour:%H:00}"
+
+
 class AuditEntry(models.Model):
     """Who did what in this database. Append-only by trigger; each row seals the one before it of its tenant."""
 
@@ -238,6 +380,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "audit entries"
+        permissions = [("export_auditentry", "Can export the audit")]
         indexes = [
             models.Index(fields=["tenant_id", "-id"], name="audit_tenant_chain_idx"),
             models.Index(fields=["target", "-id"], name="audit_target_idx"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from django.db.models import F
 from jobsplatform import database
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
-from tenants.models import Quota, Tenant, TenantLimit, TenantState
+from tenants.models import Quota, QuotaVersion, Tenant, TenantLimit, TenantState
 
 LIMITS: Final = (
     "max_running",
@@ -25,6 +26,7 @@ LIMITS: Final = (
     "weight",
 )
 INTAKE: Final = ("max_depth", "enqueue_rate_per_s", "max_payload_bytes")  # any of them is asked at enqueue
+HISTORY_MAX: Final = 50  # versions that one look shows
 _PUSHED: Final = ("max_running", "weight", "enqueue_burst", *INTAKE)
 
 
@@ -91,20 +93,111 @@ def set_quota(
         raise Invalid.at(f"/{unknown[0]}", f"{unknown[0]} is not a limit; there are {', '.join(LIMITS)}.")
     with transaction.atomic():
         tenant = _locked(slug)
-        quota = Quota.objects.filter(tenant=tenant, queue=queue, band=band).first()
-        quota = quota or Quota(tenant=tenant, queue=queue, band=band)
-        before = {name: getattr(quota, name) for name in limits}
-        for name, value in limits.items():
-            setattr(quota, name, value)
-        _clean(quota)
-        quota.save()
-        _bump(tenant)
-        details = {"scope": str(quota), "before": before, "after": dict(limits)}
-        audit.record(
-            "quota.set", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details
+        quota = _store_quota(tenant, limits, queue, band, actor=actor, reason=reason)
+    _require_reached(push(tenant))
+    return quota
+
+
+def quota_history(slug: str, limit: int = HISTORY_MAX) -> list[QuotaVersion]:
+    """The newest versions of a tenant's quotas, newest first. Raises NotFound."""
+    versions = QuotaVersion.objects.filter(tenant=get(slug)).select_related("tenant")
+    return list(versions.order_by("-number")[:limit])
+
+
+def revert_quota(slug: str, number: int, *, actor: str, reason: str = "") -> Quota:
+    """Make the limits of a version hold again, in the version's scope; that is a new version. Raises NotFound."""
+    with transaction.atomic():
+        tenant = _locked(slug)
+        version = QuotaVersion.objects.filter(tenant=tenant, number=number).first()
+        if version is None:
+            raise NotFound(f"The quotas of {slug} have no version {number}.")
+        quota = _store_quota(
+            tenant,
+            version.limits,
+            version.queue,
+            version.band,
+            actor=actor,
+            reason=reason,
+            reverts_to=number,
         )
     _require_reached(push(tenant))
     return quota
+
+
+def _check_burst(quota: Quota) -> None:
+    """Raises Invalid for a burst that leaves a shard without a whole job: its keys could never be accepted."""
+    if quota.enqueue_rate_per_s is None or len(database.aliases()) == 1:
+        return
+    shards, burst = len(_spread(quota.tenant_id)), quota.enqueue_burst or math.ceil(quota.enqueue_rate_per_s)
+    if burst < shards:
+        detail = f"A burst is at least 1 a shard, and the tenant is on {shards}: pin it to {burst} first."
+        raise Invalid.at("/enqueue_burst", detail)
+
+
+def _store_quota(
+    tenant: Tenant,
+    limits: Mapping[str, Any],
+    queue: str,
+    band: int | None,
+    *,
+    actor: str,
+    reason: str,
+    reverts_to: int | None = None,
+) -> Quota:
+    """Store the limits of a scope, their version and the audit, in the caller's transaction. Raises Invalid."""
+    quota = Quota.objects.filter(tenant=tenant, queue=queue, band=band).first()
+    quota = quota or Quota(tenant=tenant, queue=queue, band=band)
+    before = limits_of(quota)
+    for name, value in limits.items():
+        setattr(quota, name, value)
+    _clean(quota)
+    _check_burst(quota)
+    quota.save()
+    _bump(tenant)
+    details = {
+        "scope": str(quota),
+        "before": {name: before[name] for name in limits},
+        "after": dict(limits),
+        "version": _new_version(quota, before, actor, reason, reverts_to),
+    }
+    verb = "quota.set" if reverts_to is None else "quota.revert"
+    if reverts_to is not None:
+        details["reverts_to"] = reverts_to
+    audit.record(
+        verb, f"tenant:{tenant.slug}", actor=actor, tenant_id=tenant.pk, reason=reason, details=details
+    )
+    return quota
+
+
+def limits_of(quota: Quota) -> dict[str, Any]:
+    """All limits of a quota by name; None: no limit."""
+    return {name: getattr(quota, name) for name in LIMITS}
+
+
+def _new_version(
+    quota: Quota, before: Mapping[str, Any], actor: str, reason: str, reverts_to: int | None
+) -> int | None:
+    """Keep the limits as they are now; the first time, as they were too, so that the first change can be undone.
+
+    Returns the version's number; None: nothing has changed.
+    """
+    now = limits_of(quota)
+    if now == before and reverts_to is None:
+        return None
+    kept = QuotaVersion.objects.filter(tenant=quota.tenant)
+    newest = kept.order_by("-number").first()
+    number = newest.number if newest else 0
+    place = {"tenant": quota.tenant, "queue": quota.queue, "band": quota.band}
+    if not kept.filter(queue=quota.queue, band=quota.band).exists():
+        number += 1
+        QuotaVersion.objects.create(
+            **place, number=number, limits=dict(before), actor=actor, reason="As it was before."
+        )
+    number += 1
+    QuotaVersion.objects.create(
+        **place, number=number, limits=now, actor=actor, reason=reason, reverts_to=reverts_to
+    )
+    return number
 
 
 def _locked(slug: str) -> Tenant:
@@ -132,6 +225,16 @@ def _clean(instance: Tenant | Quota) -> None:
         ) from error
 
 
+_after_push: Callable[[int], None] = lambda tenant_id: None  # noqa: E731
+_spread: Callable[[int], Sequence[int]] = lambda tenant_id: list(database.aliases())  # noqa: E731
+
+
+def over_shards(spread: Callable[[int], Sequence[int]], after_push: Callable[[int], None]) -> None:
+    """How the queue tells on which shards a tenant's work is, and hears that a tenant's limits have changed."""
+    global _spread, _after_push
+    _spread, _after_push = spread, after_push
+
+
 def push(tenant: Tenant) -> list[int]:
     """Tell every shard what its statements must know of the tenant, never an older version over a newer.
 
@@ -146,12 +249,28 @@ def push(tenant: Tenant) -> list[int]:
         "limits_intake": any(getattr(limit, name) is not None for limit in limits for name in INTAKE),
     }
     unreached = []
+    spread = list(_spread(tenant.pk))
     for number, alias in database.aliases().items():
         try:
-            _tell(alias, tenant, state, limits)
+            _tell(alias, tenant, state, [_share(limit, number, spread) for limit in limits])
         except (DatabaseError, JobsPlatformError):
             unreached.append(number)
+    if any(limit.is_shared for limit in limits):
+        _after_push(tenant.pk)
     return unreached
+
+
+def _share(limit: TenantLimit, number: int, spread: list[int]) -> TenantLimit:
+    """What one shard is told of a limit. Rates are split evenly over the shards of the tenant's work."""
+    part = copy(limit)
+    if part.enqueue_rate_per_s is None or len(database.aliases()) == 1:
+        return part
+    burst = limit.enqueue_burst or math.ceil(part.enqueue_rate_per_s)
+    place = spread.index(number) if number in spread else len(spread)
+    whole, rest = divmod(burst, len(spread))
+    part.enqueue_burst = whole + (place < rest) if number in spread else 0
+    part.enqueue_rate_per_s = part.enqueue_rate_per_s / len(spread)
+    return part
 
 
 def _limits(tenant: Tenant) -> list[TenantLimit]:
@@ -162,6 +281,7 @@ def _limits(tenant: Tenant) -> list[TenantLimit]:
             tenant_id=tenant.pk,
             queue=quota.queue,
             band=quota.band,
+            is_shared=len(database.aliases()) > 1,
             **{name: getattr(quota, name) for name in _PUSHED},
         )
         for quota in quotas

@@ -19,12 +19,14 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from jobsplatform.errors import Invalid
 from tenants import audit, registry
 from tenants.models import SigningSecret
 
 PREFIX: Final = "whsec_"
 OVERLAP_SECONDS: Final = 86_400
 OVERLAP_SECONDS_MAX: Final = 30 * 86_400
+REASON_CHARS_MAX: Final = 2_000
 
 
 def secrets_of(tenant_id: int) -> list[bytes]:
@@ -34,16 +36,23 @@ def secrets_of(tenant_id: int) -> list[bytes]:
     return [_derived(tenant_id, number) for number in numbers]
 
 
-def reveal(slug: str, *, actor: str) -> str:
-    """The newest secret as text, for whoever sets a receiver up; audited. Raises NotFound."""
+def reveal(slug: str, *, actor: str, reason: str = "") -> str:
+    """The newest secret as text, for whoever sets a receiver up; audited. Raises NotFound and Invalid."""
+    _refuse_long(reason)
     tenant = registry.get(slug)
     with transaction.atomic():
-        audit.record("signing_secret.reveal", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk)
+        audit.record(
+            "signing_secret.reveal", f"tenant:{slug}", actor=actor, tenant_id=tenant.pk, reason=reason
+        )
     return as_text(secrets_of(tenant.pk)[0])
 
 
 def rotate(slug: str, *, overlap_s: int = OVERLAP_SECONDS, actor: str, reason: str = "") -> str:
-    """Begin a new secret and answer it; the one before it signs too for `overlap_s` seconds. Raises NotFound."""
+    """Begin a new secret and answer it; the one before it signs too for `overlap_s` seconds.
+
+    Raises NotFound, and Invalid for a reason that is too long.
+    """
+    _refuse_long(reason)
     tenant = registry.get(slug)
     with transaction.atomic():
         type(tenant).objects.select_for_update().get(pk=tenant.pk)
@@ -61,6 +70,11 @@ def rotate(slug: str, *, overlap_s: int = OVERLAP_SECONDS, actor: str, reason: s
             details={"number": number, "overlap_s": overlap_s},
         )
     return as_text(_derived(tenant.pk, number))
+
+
+def _refuse_long(reason: str) -> None:
+    if len(reason) > REASON_CHARS_MAX:
+        raise Invalid.at("/reason", f"A reason has at most {REASON_CHARS_MAX:,} characters.")
 
 
 def _latest(tenant_id: int) -> int:

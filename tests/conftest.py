@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import hypothesis
@@ -28,7 +29,12 @@ hypothesis.settings.load_profile("unhurried")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]
-KEPT = {"JOBSPLATFORM_TEST_DATABASE_URL", "JOBSPLATFORM_PG_BIN", "JOBSPLATFORM_TEST_RUN"}
+KEPT = {
+    "JOBSPLATFORM_TEST_DATABASE_URL",
+    "JOBSPLATFORM_PG_BIN",
+    "JOBSPLATFORM_TEST_RUN",
+    "JOBSPLATFORM_PICTURES",
+}
 
 
 def _run_folder() -> tuple[Path, bool]:
@@ -55,7 +61,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    Server(folder).stop()
+    Server(folder).stop(0)  # no last checkpoint: what it would write is removed
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -64,6 +70,9 @@ def _set_environment(folder: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("JOBSPLATFORM_", "JOBS_"))]:
         if name not in KEPT:
             del os.environ[name]
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # a test's many processes need not each compile everything
     os.environ.update(
         DJANGO_SETTINGS_MODULE="jobsplatform.settings",
         JOBSPLATFORM_DATA=str(folder),
@@ -88,6 +97,13 @@ if not os.environ["JOBSPLATFORM_DATABASE_URL"]:
 _ = settings.DATABASES  # read now: pytest-django sets up Django only for settings that were read
 
 
+def pytest_configure() -> None:
+    """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
+    from pytest_django import fixtures
+
+    fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _is_owner:
         _remove(_folder)
@@ -110,8 +126,28 @@ def process_environment(transactional_db: None) -> dict[str, str]:
     return environment
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Where the long files are: tests of many processes, most of whose time is waiting.
+LONG: Final = ("chaos", "jobqueue/worker", "e2e", "clients", "jobsplatform/test_supervisor.py", "concurrency")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Both databases for whoever asks for one; and side by side, long files begin first.
+
+    Files go to the processes of pytest-xdist in the order of collection (`--no-loadscope-reorder`): were a long one
+    last, it would run alone. In one process pytest-django's order stays.
+    """
+    _give_both_databases(items)
+    yield
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place_in_line(item.nodeid.removeprefix("tests/")))
+
+
+def _place_in_line(file: str) -> int:
+    return next((place for place, start in enumerate(LONG) if file.startswith(start)), len(LONG))
+
+
+def _give_both_databases(items: list[pytest.Item]) -> None:
     """A test that asks for the database gets both: none can pass because it had only one."""
     for item in items:
         marker = item.get_closest_marker("django_db")
@@ -127,8 +163,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> None:
+def django_db_keepdb() -> bool:
+    """A server of this run's own is removed as it is: to drop each database first takes a checkpoint, to the disk."""
+    return not os.environ["JOBSPLATFORM_DATABASE_URL"]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """Lets `flush` empty the audit, which refuses every TRUNCATE: owners alone may set its trigger aside."""
+    from django.db import connections
     from django.db.backends.postgresql.operations import DatabaseOperations
 
     build = DatabaseOperations.sql_flush
@@ -141,6 +184,10 @@ def django_db_setup(django_db_setup: None) -> None:
         return [f"{table} DISABLE TRIGGER USER", *statements, f"{table} ENABLE TRIGGER USER"]
 
     DatabaseOperations.sql_flush = sql_flush  # type: ignore[method-assign]
+    yield
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined]  # of the PostgreSQL backend
 
 
 @pytest.fixture(autouse=True)
@@ -148,9 +195,13 @@ def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
     from jobqueue import claiming, hub, kinds, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
+    from jobqueue.shards import map as shard_map
+    from jobsplatform import database, reach
     from tenants import access
 
-    for module in (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access):
+    database.forget_spaces()
+    kept = (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access, shard_map, reach)
+    for module in kept:
         module.forget()
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("_django_db_helper")
@@ -165,8 +216,9 @@ def _seed() -> None:
     from jobqueue.models import Queue
 
     if not Queue.objects.filter(name="default").exists():
-        seeding = import_module("jobqueue.migrations.0003_default_queue")
-        seeding.make(apps, SimpleNamespace(connection=connection))
+        for name in ("0003_default_queue", "0013_shard_map"):
+            seeding = import_module(f"jobqueue.migrations.{name}")
+            seeding.make(apps, SimpleNamespace(connection=connection))
         connection.check_constraints()  # now: the test may make its transaction read-only
 
 

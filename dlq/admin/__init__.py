@@ -1,5 +1,5 @@
-"""The dead-letter desk in the admin."""
+"""The dead-letter desk and the audit in the admin, and the admin's first page."""
 
-from dlq.admin import campaigns, letters
+from dlq.admin import audit, campaigns, home, letters, wizard
 
-__all__ = ["campaigns", "letters"]
+__all__ = ["audit", "campaigns", "home", "letters", "wizard"]

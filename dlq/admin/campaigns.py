@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dlq import campaigns, groups
+from dlq import campaigns
 from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign, Preview
 from dlq.models import Campaign, CampaignPart, DeadLetter, Fork
 from jobqueue import policies
@@ -24,8 +23,8 @@ from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import Queue
 from jobqueue.states import DeadReason
 from jobqueue.types import FLEET
+from jobsplatform import frame
 from jobsplatform.adminsite import (
-    NOTHING,
     ReadOnlyAdmin,
     ReasonForm,
     ShardAdmin,
@@ -36,10 +35,12 @@ from jobsplatform.adminsite import (
     require,
 )
 from jobsplatform.errors import Invalid
-from tenants.models import Tenant
 
 MAY_REDRIVE: Final = "dlq.add_redrive"
-GROUPS_SHOWN: Final = 100
+EVERY_SECONDS: Final = 2
+
+frame.in_menu("Campaigns", "dlq_campaign_changelist", permission="dlq.view_campaign", order=35)
+
 VERBS: Final[Mapping[str, tuple[Callable[..., CampaignView], str]]] = {
     "pause": (campaigns.pause, "Nothing more is redriven until it is resumed."),
     "resume": (campaigns.resume, "It goes on where it was. After a stop its failures are judged anew."),
@@ -172,42 +173,6 @@ def start_page(request: HttpRequest) -> HttpResponse:
     return ask_for_campaign(request, form, chosen_by, intro=intro, back=back)
 
 
-def groups_page(request: HttpRequest) -> HttpResponse:
-    """Dead letters by the error that they share, and which queues' grow."""
-    require(request, "dlq.view_deadletter")
-    letters = admin.site.get_model_admin(DeadLetter)
-    found, more = groups.page(scope=FLEET, before=None, limit=GROUPS_SHOWN)
-    tenant_ids = {tenant_id for group in found for tenant_id in group.tenant_ids}
-    slugs = dict(Tenant.objects.filter(pk__in=tenant_ids).values_list("pk", "slug"))
-    growing = [f"{g.queue}: {g.recent:,} in 5 minutes" for g in groups.growth() if g.is_alarming]
-    context = {
-        **letters.admin_site.each_context(request),
-        "opts": letters.opts,
-        "title": "Dead letters by error" + (f" – growing: {', '.join(growing)}" if growing else ""),
-        "headers": ["Error", "Dead letters", "Last", "First", "Kinds", "Tenants", "Fingerprint"],
-        "rows": [_group_row(group, slugs) for group in found],
-        "is_first": True,
-        "before": None,
-        "places": [],
-        "more": more,
-    }
-    return TemplateResponse(request, "admin/table_page.html", context)
-
-
-def _group_row(group: groups.Group, slugs: Mapping[int, str]) -> list[object]:
-    count = f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}"
-    address = f"{reverse('admin:dlq_deadletter_changelist')}?fingerprint={group.fingerprint}"
-    return [
-        ": ".join(filter(None, [group.error_class, first_line(group.sample)])) or NOTHING,
-        count,
-        ago(group.last_seen),
-        ago(group.first_seen),
-        ", ".join(group.kinds),
-        ", ".join(sorted(slugs.get(tenant_id, f"#{tenant_id}") for tenant_id in group.tenant_ids)),
-        format_html('<a href="{}"><code>{}</code></a>', address, group.fingerprint),
-    ]
-
-
 def _url(campaign: Campaign) -> str:
     return reverse("admin:dlq_campaign_change", args=[campaign.pk])
 
@@ -215,27 +180,6 @@ def _url(campaign: Campaign) -> str:
 @admin.register(Campaign)
 class CampaignAdmin(ReadOnlyAdmin):
     list_display = ("name", "status", "chooses", "came", "note_line", "actor", "made")
-    change_form_template = "admin/dlq/campaign/change_form.html"
-    fieldsets = (
-        (None, {"fields": (("status", "actor"), "chooses", "note", "made")}),
-        ("Progress", {"fields": ("came", "left", "outcomes", "skips")}),
-        ("Plan", {"fields": (("rate_per_s", "canary", "stop_at_failure_share"), "is_canary_over")}),
-    )
-    readonly_fields = (
-        "status",
-        "actor",
-        "chooses",
-        "note",
-        "made",
-        "came",
-        "left",
-        "outcomes",
-        "skips",
-        "rate_per_s",
-        "canary",
-        "stop_at_failure_share",
-        "is_canary_over",
-    )
 
     def prepare(self, rows: Sequence[Any]) -> None:
         for row, view in zip(rows, campaigns.seen_together(rows), strict=True):
@@ -249,12 +193,28 @@ class CampaignAdmin(ReadOnlyAdmin):
         ]
         return [*own, *super().get_urls()]
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any
-    ) -> Any:
-        state = context["original"].state if context.get("original") else None
-        context["verbs"] = campaigns.verbs_of(state) if state and request.user.has_perm(MAY_REDRIVE) else []
-        return super().render_change_form(request, context, *args, **more)
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """How far a campaign is, read anew every two seconds while somebody looks."""
+        require(request, "dlq.view_campaign")
+        if request.method == "POST":
+            raise PermissionDenied
+        campaign = Campaign.objects.filter(pk=object_id).first() if object_id.isdecimal() else None
+        if campaign is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+        held = campaign
+        may = request.user.has_perm(MAY_REDRIVE)
+
+        def read() -> dict[str, Any]:
+            return _progress(campaigns.get(held.pk, scope=FLEET), may)
+
+        context = {"campaign": campaign, "chooses": self.chooses(campaign), "opts": self.opts}
+        crumbs = [("Campaigns", reverse("admin:dlq_campaign_changelist"))]
+        parts = {"progress": frame.Fragment("admin/dlq/campaign_progress.html", read, every_s=EVERY_SECONDS)}
+        return frame.live_page(
+            request, "admin/dlq/campaign.html", parts, context, title=f"Campaign {campaign.pk}", crumbs=crumbs
+        )
 
     def _verb_view(self, verb: str) -> Callable[..., HttpResponse]:
         act, intro = VERBS[verb]
@@ -306,21 +266,6 @@ class CampaignAdmin(ReadOnlyAdmin):
         view = _view(row)
         return f"{view.redriven:,} of {view.matches:,}{'+' if view.is_capped else ''}"
 
-    @admin.display(description="seconds left")
-    def left(self, row: Campaign) -> str:
-        eta_s = _view(row).eta_s
-        return NOTHING if eta_s is None else f"{eta_s:,}"
-
-    @admin.display
-    def outcomes(self, row: Campaign) -> str:
-        view = _view(row)
-        return f"{view.succeeded:,} succeeded, {view.failed:,} failed, {view.ended:,} cancelled or expired"
-
-    @admin.display(description="left where they are")
-    def skips(self, row: Campaign) -> str:
-        counts = sorted(_view(row).skipped.items())
-        return ", ".join(f"{count:,} {reason}" for reason, count in counts) or NOTHING
-
     @admin.display(description="note")
     def note_line(self, row: Campaign) -> str:
         return first_line(row.note)
@@ -328,6 +273,27 @@ class CampaignAdmin(ReadOnlyAdmin):
     @admin.display(description="made")
     def made(self, row: Campaign) -> SafeString | str:
         return ago(row.created_at)
+
+
+def _progress(view: CampaignView, may_change: bool) -> dict[str, Any]:
+    """What the live part of a campaign's page shows."""
+    treated = view.redriven + sum(view.skipped.values())
+    verbs = campaigns.verbs_of(view.campaign.state) if may_change else []
+    outcomes = view.succeeded + view.failed + view.ended
+    return {
+        "view": view,
+        "campaign": view.campaign,
+        "treated": treated,
+        "share": treated / view.matches if view.matches else 1.0,
+        "pending": view.redriven - outcomes,
+        "failure_share": view.failed / (view.failed + view.succeeded)
+        if view.failed + view.succeeded
+        else None,
+        "skips": sorted(view.skipped.items()),
+        "verbs": [
+            (verb.title(), reverse(f"admin:dlq_campaign_{verb}", args=[view.campaign.pk])) for verb in verbs
+        ],
+    }
 
 
 def _view(row: Any) -> CampaignView:

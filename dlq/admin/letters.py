@@ -15,27 +15,26 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dlq import campaigns, corrections, reads, redrive
+from dlq import campaigns, reads, redrive
 from dlq.admin.campaigns import (
     MAY_REDRIVE,
     PlanForm,
     ask_for_campaign,
-    groups_page,
     selection,
     start_page,
     told,
 )
-from dlq.api.desk import CORRECTION
+from dlq.admin.correcting import correction_page
+from dlq.admin.groups import group_page, groups_page
 from dlq.models import Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
-from jobqueue import reveal
 from jobqueue.admin.filters import since_filter
 from jobqueue.admin.jobs import first_line, job_link
 from jobqueue.admin.places import PLACE, TICKET, PlaceAdmin
 from jobqueue.ids import format_id
 from jobqueue.limits import HORIZON, REASON_CHARS_MAX
 from jobqueue.types import FLEET
-from jobsplatform import database, strictjson
+from jobsplatform import database
 from jobsplatform.adminsite import (
     NOTHING,
     ShardAdmin,
@@ -49,7 +48,7 @@ from jobsplatform.adminsite import (
     table_page,
 )
 from jobsplatform.errors import JobsPlatformError, NotFound
-from jobsplatform.strictjson import Node
+from jobsplatform.exporting import visible
 from jobsplatform.wording import describe
 
 MAY_CORRECT: Final = "dlq.add_correction"
@@ -94,41 +93,6 @@ class RedriveForm(NoteForm):
         return instant
 
 
-class CorrectionForm(NoteForm):
-    """A new version of the payload, exactly as it will be stored, or a new reference."""
-
-    payload = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "vLargeTextField json"}),
-        help_text="JSON. It is kept digit for digit.",
-    )
-    payload_ref = forms.CharField(required=False, help_text="Instead of a payload.")
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if not self.errors:
-            try:
-                cleaned["checked"] = _checked(cleaned)
-            except JobsPlatformError as error:
-                raise forms.ValidationError(describe(error)) from None
-        return cleaned
-
-
-def _checked(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The correction by the rules of the API. Raises JobsPlatformError."""
-    node = Node()
-    node["note"] = cleaned["note"]
-    if cleaned["payload"].strip():
-        node["payload"] = strictjson.raw(cleaned["payload"])
-    if cleaned["payload_ref"]:
-        node["payload_ref"] = cleaned["payload_ref"]
-    checked = CORRECTION.check(node)
-    if (refusal := checked.refusal) is not None:
-        raise refusal
-    return checked.values
-
-
 @admin.register(DeadLetter)
 class DeadLetterAdmin(PlaceAdmin):
     list_display = (*PLACE, "why", "error", "failed", "redrives")
@@ -137,10 +101,10 @@ class DeadLetterAdmin(PlaceAdmin):
     change_list_template = "admin/dlq/deadletter/change_list.html"
     keyset = ("failed_at", "job_id")
     change_form_template = "admin/dlq/deadletter/change_form.html"
-    readonly_fields = (*PLACE, "why", "failed_at", "error_class", "message", "fingerprint", "tries", *TICKET)
+    readonly_fields = (*PLACE, "why", "failed_at", "error_class", "said", "fingerprint", "tries", *TICKET)
     fieldsets = (
         (None, {"fields": (("job", "kind"), ("tenant", "queue"), ("band", "why"), "failed_at")}),
-        ("Last error", {"fields": (("error_class", "fingerprint"), "message")}),
+        ("Last error", {"fields": (("error_class", "fingerprint"), "said")}),
         ("Content", {"fields": ("content", "payload_ref", "needs_correction", "checkpoint_size")}),
         ("Tries", {"fields": TRIES}),
     )
@@ -156,6 +120,7 @@ class DeadLetterAdmin(PlaceAdmin):
         return [
             path("campaign/", wrap(start_page), name="dlq_deadletter_campaign"),
             path("groups/", wrap(groups_page), name="dlq_deadletter_groups"),
+            path("groups/<slug:fingerprint>/", wrap(group_page), name="dlq_deadletter_group"),
             path("redrives/", wrap(redrives_page), name="dlq_redrive_changelist"),
             path("<path:object_id>/redrive/", wrap(self.redrive_view), name="dlq_deadletter_redrive"),
             path("<path:object_id>/correct/", wrap(self.correct_view), name="dlq_deadletter_correct"),
@@ -193,6 +158,10 @@ class DeadLetterAdmin(PlaceAdmin):
     def error(self, row: DeadLetter) -> str:
         return ": ".join(filter(None, [row.error_class, first_line(row.message)])) or NOTHING
 
+    @admin.display(description="message")
+    def said(self, row: DeadLetter) -> SafeString | str:
+        return format_html('<pre class="text">{}</pre>', visible(row.message)) if row.message else NOTHING
+
     @admin.display(description="failed")
     def failed(self, row: DeadLetter) -> SafeString | str:
         return ago(row.failed_at)
@@ -209,7 +178,7 @@ class DeadLetterAdmin(PlaceAdmin):
     @admin.display(description="payload reference")
     def payload_ref(self, row: DeadLetter) -> str:
         view = _view(row)
-        return (view and view.payload_ref) or NOTHING
+        return visible((view and view.payload_ref) or NOTHING)
 
     @admin.display(description="must be corrected first", boolean=True)
     def needs_correction(self, row: DeadLetter) -> bool:
@@ -254,25 +223,18 @@ class DeadLetterAdmin(PlaceAdmin):
         )
 
     def correct_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for a new payload, then store it beside the old one."""
+        """Ask for a new payload, compare it, then store it beside the old one."""
         require(request, MAY_CORRECT)
         letter = self._letter(request, object_id)
-        shows_present = request.method == "GET" and "present" in request.GET
-        initial = {"payload": _present_payload(letter, request)} if shows_present else {}
-        links = [] if shows_present else [{"href": "?present", "text": "Start from the present payload"}]
-        return ask_and_act(
-            request,
-            self,
-            obj=letter,
-            title=f"Correct {letter}",
-            intro="The original stays; attempts after a redrive get the new version. "
-            "That the present payload was shown is written to the audit.",
-            form=CorrectionForm(request.POST or None, initial=initial),
-            act=lambda said: _correct(letter, request, said),
-            back=_url("change", letter.pk),
-            submit="Store the correction",
-            context={"links": links},
-        )
+        view = _view(letter)
+        if view is None:
+            raise Http404
+
+        def done(message: str) -> None:
+            messages.success(request, message)
+            self.log_change(request, letter, message)
+
+        return correction_page(request, letter, view, done=done)
 
     def _letter(self, request: HttpRequest, object_id: str) -> DeadLetter:
         found = self.get_object(request, object_id)
@@ -307,11 +269,6 @@ def _view(letter: DeadLetter) -> DeadLetterView | None:
     return view
 
 
-def _present_payload(letter: DeadLetter, request: HttpRequest) -> str:
-    """The payload that a redrive would run with; that it was shown is audited."""
-    return reveal.payload(letter.pk, scope=FLEET, actor=actor(request))[0] or ""
-
-
 def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
     new = redrive.NewRedrive(
         note=said["note"],
@@ -325,25 +282,13 @@ def _redrive(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) 
     return f"Job {letter} is {done.state} again (redrive {done.redrive_generation}, audit {done.audit_id})."
 
 
-def _correct(letter: DeadLetter, request: HttpRequest, said: Mapping[str, Any]) -> str:
-    checked = said["checked"]
-    new = corrections.NewCorrection(
-        note=checked["note"],
-        actor=actor(request),
-        payload=checked["payload"],
-        payload_ref=checked["payload_ref"],
-    )
-    done = corrections.correct(letter.pk, new, scope=FLEET)
-    return f"Version {done.version} of the payload of {letter} is stored. Redrive the job to use it."
-
-
 def _corrections(letter: DeadLetter) -> dict[str, Any]:
     return {
         "title": "Corrections",
         "none": "Nobody has corrected the payload.",
         "headers": ["Version", "Note", "Author", "When", "Old hash", "New hash"],
         "rows": [
-            [v.version, v.note, v.author, ago(v.at), _hash(v.old_sha256), _hash(v.new_sha256)]
+            [v.version, visible(v.note), v.author, ago(v.at), _hash(v.old_sha256), _hash(v.new_sha256)]
             for v in reads.corrections([letter.pk])[letter.pk]
         ],
     }
@@ -356,7 +301,7 @@ def _redrives(letter: DeadLetter) -> dict[str, Any]:
         "none": "It was never redriven.",
         "headers": ["Redrive", "Was dead as", "Note", "Who", "When"],
         "rows": [
-            [row.redrive_generation, badge(row.reason), row.note, row.actor, ago(row.at)]
+            [row.redrive_generation, badge(row.reason), visible(row.note), row.actor, ago(row.at)]
             for row in rows.order_by("-redrive_generation")[:REDRIVES_SHOWN_MAX]
         ],
     }

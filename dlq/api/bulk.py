@@ -16,7 +16,7 @@ from jobqueue.api import names
 from jobqueue.api.bodies import QUEUE_CHARS_MAX
 from jobqueue.api.calls import queue_in_body, require_queue, scope_of
 from jobqueue.states import DeadReason
-from jobsplatform import cursors
+from jobsplatform import cursors, everywhere
 from jobsplatform.errors import NotFound
 from jobsplatform.fields import INTEGER_MAX, Boolean, Choice, Instant, Integer, Name, Number, Text
 from jobsplatform.http import Call, Endpoint, Reply
@@ -69,12 +69,14 @@ class ListGroups(Endpoint):
         self.before = None if numbers is None else _group_place(numbers)
 
     def act(self, call: Call) -> Reply:
-        found, last = groups.page(scope=scope_of(call), before=self.before, limit=call.query["limit"])
+        limit, unknown = call.query["limit"], list[int]()
+        found, last = groups.page(scope=scope_of(call), before=self.before, limit=limit, unknown=unknown)
         tenants = None
         if call.tenant is None:
             tenants = names.slugs({tenant_id for group in found for tenant_id in group.tenant_ids})
         following = None if last is None else cursors.write(call, _group_numbers(last))
-        return Reply(200, {"items": [wire.group(group, tenants) for group in found], "next": following})
+        items = [wire.group(group, tenants) for group in found]
+        return Reply(200, {"items": items, "next": following, **everywhere.mark(unknown)})
 
 
 class CreateCampaign(Endpoint):

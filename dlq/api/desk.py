@@ -23,7 +23,7 @@ from jobqueue.limits import (
     REASON_CHARS_MAX,
 )
 from jobqueue.states import DeadReason
-from jobsplatform import cursors
+from jobsplatform import cursors, everywhere
 from jobsplatform.errors import Invalid
 from jobsplatform.fields import Choice, Instant, Integer, Json, Key, Name, Text
 from jobsplatform.http import Call, Endpoint, Reply, splice
@@ -79,10 +79,12 @@ class ListDeadLetters(Endpoint):
         self.before = place_of(cursors.read(call))
 
     def act(self, call: Call) -> Reply:
-        limit = call.query["limit"]
-        views, last = reads.page(self.wanted, scope=scope_of(call), before=self.before, limit=limit)
+        limit, unknown = call.query["limit"], list[int]()
+        views, last = reads.page(
+            self.wanted, scope=scope_of(call), before=self.before, limit=limit, unknown=unknown
+        )
         following = None if last is None else cursors.write(call, numbers_of(last))
-        return Reply(200, {"items": shown(views), "next": following})
+        return Reply(200, {"items": shown(views), "next": following, **everywhere.mark(unknown)})
 
 
 class ShowDeadLetter(Endpoint):

@@ -1,37 +1,26 @@
 -- groups: dead letters by the fingerprint of their error, latest first, each counted up to a cap.
 -- params: before_at and before_print (null: from the latest), pairs_max, cap, limit; tenant_id, queue_ids
--- returns fingerprint, error_class, sample, count (cap + 1: more), first_seen, last_seen, kinds, tenant_ids
+-- returns fingerprint, error_class, sample, count (cap + 1: more), first_seen, last_seen, kinds, tenant_ids, is_cut
+--   (there may be more pairs than were looked at)
 -- A lane's errors are walked from one to the next along an index: the cost grows with how many differ, not with how
--- many dead letters there are; at most `pairs_max` (lane, error) pairs are looked at.
-WITH RECURSIVE lane_with AS (
-        (SELECT d.lane_id FROM dlq_deadletter d WHERE %(tenant_id)s::bigint IS NULL ORDER BY d.lane_id LIMIT 1)
-        UNION ALL
-        SELECT (SELECT d.lane_id FROM dlq_deadletter d WHERE d.lane_id > w.lane_id ORDER BY d.lane_id LIMIT 1)
-        FROM lane_with w WHERE w.lane_id IS NOT NULL
-    ),
-    candidate AS (
-        SELECT l.id, l.tenant_id, l.queue_id, l.kind FROM queue_lane l
-        WHERE %(tenant_id)s::bigint IS NOT NULL AND l.tenant_id = %(tenant_id)s::bigint
-        UNION ALL
-        SELECT l.id, l.tenant_id, l.queue_id, l.kind FROM lane_with w JOIN queue_lane l ON l.id = w.lane_id
-    ),
-    lane AS MATERIALIZED (
-        SELECT l.* FROM candidate l WHERE {in_scope}
-    ),
+-- many dead letters there are; at most `pairs_max` (lane, error) pairs are looked at, of all lanes alike.
+WITH RECURSIVE {dead_lanes},
+    lane AS MATERIALIZED (SELECT l.* FROM candidate l WHERE {in_scope}),
     pair AS MATERIALIZED (
-        SELECT l.id AS lane_id, l.tenant_id, l.kind, e.fingerprint
-        FROM lane l CROSS JOIN LATERAL (
-            WITH RECURSIVE error_of AS (
-                (SELECT d.fingerprint FROM dlq_deadletter d WHERE d.lane_id = l.id ORDER BY d.fingerprint LIMIT 1)
-                UNION ALL
-                SELECT (
-                    SELECT d.fingerprint FROM dlq_deadletter d
-                    WHERE d.lane_id = l.id AND d.fingerprint > o.fingerprint ORDER BY d.fingerprint LIMIT 1
-                ) FROM error_of o WHERE o.fingerprint IS NOT NULL
-            )
-            SELECT fingerprint FROM error_of WHERE fingerprint IS NOT NULL
-        ) e
-        LIMIT %(pairs_max)s::int
+        -- Round by round, one more error of each lane: where the walk is cut, no lane has hidden another's.
+        WITH RECURSIVE walk AS (
+            SELECT l.id AS lane_id, l.tenant_id, l.kind, e.fingerprint
+            FROM lane l CROSS JOIN LATERAL (
+                SELECT d.fingerprint FROM dlq_deadletter d WHERE d.lane_id = l.id ORDER BY d.fingerprint LIMIT 1
+            ) e
+            UNION ALL
+            SELECT w.lane_id, w.tenant_id, w.kind, e.fingerprint
+            FROM walk w CROSS JOIN LATERAL (
+                SELECT d.fingerprint FROM dlq_deadletter d
+                WHERE d.lane_id = w.lane_id AND d.fingerprint > w.fingerprint ORDER BY d.fingerprint LIMIT 1
+            ) e
+        )
+        SELECT lane_id, tenant_id, kind, fingerprint FROM walk LIMIT %(pairs_max)s::int
     ),
     dated AS MATERIALIZED (
         SELECT p.*, (
@@ -56,7 +45,8 @@ SELECT g.fingerprint, s.error_class, s.sample, (
             SELECT 1 FROM pair p JOIN dlq_deadletter d ON d.lane_id = p.lane_id AND d.fingerprint = p.fingerprint
             WHERE p.fingerprint = g.fingerprint LIMIT %(cap)s::int + 1
         ) c
-    ) AS count, g.first_seen, g.last_seen, g.kinds, g.tenant_ids
+    ) AS count, g.first_seen, g.last_seen, g.kinds, g.tenant_ids,
+    (SELECT count(*) FROM pair) >= %(pairs_max)s::int AS is_cut
 FROM grouped g
 CROSS JOIN LATERAL (
     SELECT d.error_class, left(d.message, 500) AS sample

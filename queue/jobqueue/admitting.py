@@ -125,6 +125,7 @@ class _Admission:
         limits = self._locked()
         self._count([limit for limit in limits if limit.must_count(self._asked(limit.scope))])
         verdicts = admission.judge(self.asks, {limit.scope: limit for limit in limits})
+        self._note_refusals(verdicts)
         return limits, verdicts, self._reserve(limits, verdicts)
 
     def _locked(self) -> list[Limit]:
@@ -174,6 +175,21 @@ class _Admission:
         }
         rows = self._send("tenants/reserve", params | _columns(list(places))).fetchall()
         return {Scope(*scope): reservation for reservation, *scope in rows}
+
+    def _note_refusals(self, verdicts: Sequence[Verdict]) -> None:
+        """Leave rows of what was turned away, for upkeep to count; their commit waits for no disk."""
+        turned_away = Counter(
+            (Scope(ask.tenant_id, verdict.limit.scope.queue, verdict.limit.scope.band), verdict.named)
+            for ask, verdict in zip(self.asks, verdicts, strict=True)
+            if isinstance(verdict, Refused)
+        )
+        if turned_away:
+            params = _columns([scope for scope, _ in turned_away]) | {
+                "causes": [cause for _, cause in turned_away],
+                "jobs": list(turned_away.values()),
+                "at": self.at,
+            }
+            self._send("tenants/refuse", params)
 
     def _send(self, statement: str, params: dict[str, Any]) -> psycopg.Cursor[sql.Row]:
         return sql.send(self.connection, statement, params)

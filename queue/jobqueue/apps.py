@@ -10,6 +10,11 @@ class JobqueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from jobqueue import checks, hub  # noqa: F401  (registers the system checks)
+        from jobqueue import checks, hub, metrics  # noqa: F401  (registers the system checks and what is measured)
+        from jobqueue.shards import register, shares
+        from jobsplatform import database
+        from tenants import registry
 
+        database.read_spaces_by(register.later_spaces)
+        registry.over_shards(register.shards_of_tenant, shares.balance_tenant)
         hub.tell_others()

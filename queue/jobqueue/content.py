@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from jobqueue.policy.slots import slot_of
 from jobsplatform import strictjson
 
 if TYPE_CHECKING:
     from jobqueue.enqueue import NewJob
-
-SLOTS: Final = 4_096  # fixed, so that a key keeps its slot when shards come and go
 
 
 def fingerprint(job: NewJob) -> bytes:
@@ -27,5 +26,5 @@ def fingerprint(job: NewJob) -> bytes:
 
 
 def slot(identity: tuple[int, int, int, str]) -> int:
-    """The slot of a request key, 0 to 4,095: SHA-256 of tenant, queue, namespace and NFC key."""
-    return int.from_bytes(hashlib.sha256(repr(identity).encode()).digest()[:8], "big") % SLOTS
+    """The slot of a request key, 0 to 4,095."""
+    return slot_of(*identity)

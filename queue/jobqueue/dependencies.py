@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -17,13 +17,14 @@ from django.db import DatabaseError, transaction
 from jobqueue import judging
 from jobqueue.models import Dependency, DependencySettings
 from jobqueue.policy.limit import window_s
-from jobsplatform import database, sql
+from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 
 SETTINGS: Final = tuple(f.name for f in DependencySettings._meta.get_fields() if f.name != "is_held_open")
 SHARED: Final = ("max_running", "rate_burst", "ramp_per_s")  # whole numbers of which each shard gets a share
 RATE_WINDOW_SECONDS_MAX: Final = 3_600  # calls are kept that long
+HOLD_SECONDS_MAX: Final = 30 * 86_400  # longer ones are held by hand
 ADOPTED_MAX: Final = 1_000  # names that one pass makes known to control
 
 
@@ -49,13 +50,15 @@ class Standing:
 # Reading
 
 
-def standings(name: str | None = None, now: datetime | None = None) -> list[Standing]:
-    """Where every dependency (or one) stands, by name and shard."""
-    found = [
-        Standing(shard, *row)
-        for shard, alias in database.aliases().items()
-        for row in sql.rows("jobqueue/dependency_states", {"name": name, "now": now}, alias=alias)
-    ]
+def standings(
+    name: str | None = None, now: datetime | None = None, *, unknown: list[int] | None = None
+) -> list[Standing]:
+    """Where every dependency (or one) stands, by name and shard; `unknown` gets the shards that do not answer."""
+    params = {"name": name, "now": now}
+    answers = everywhere.numbered(
+        lambda alias: sql.rows("jobqueue/dependency_states", params, alias=alias), unknown
+    )
+    found = [Standing(shard, *row) for shard, rows in answers for row in rows]
     return sorted(found, key=lambda standing: (standing.name, standing.shard))
 
 
@@ -80,28 +83,67 @@ def set_dependency(name: str, settings: Mapping[str, Any], *, actor: str, reason
     return dependency
 
 
-def open_breaker(name: str, *, actor: str, reason: str = "") -> None:
-    """Start nothing that needs it, and probe nothing, until `close_breaker`."""
-    _hold(name, held=True, actor=actor, reason=reason)
+def open_breaker(name: str, *, actor: str, reason: str = "", seconds: int | None = None) -> None:
+    """Start nothing that needs it, and probe nothing, until `close_breaker`; with `seconds`: for so long at most.
+
+    Raises Invalid for a time that is none.
+    """
+    if seconds is not None and not 1 <= seconds <= HOLD_SECONDS_MAX:
+        raise Invalid.at("/seconds", f"A hold lasts 1 to {HOLD_SECONDS_MAX} seconds.")
+    _hold(name, held=True, actor=actor, reason=reason, seconds=seconds)
 
 
 def close_breaker(name: str, *, actor: str, reason: str = "", now: datetime | None = None) -> None:
     """Let it go on, ramping up; its breaker judges again by calls from now on."""
     dependency = _hold(name, held=False, actor=actor, reason=reason)
+    _close_on_shards(dependency.name, now)
+
+
+def end_holds(now: datetime | None = None) -> int:
+    """Close the breakers whose hold has come to its end. Returns how many; any number of processes may look."""
+    at = now or _clock()
+    due = Dependency.objects.filter(is_held_open=True, held_until__lte=at).values_list("name", flat=True)
+    return sum(_end_hold(name, at, now) for name in list(due))
+
+
+def _end_hold(name: str, at: datetime, now: datetime | None) -> int:
+    """0: somebody else was first, or it was opened anew."""
+    with transaction.atomic():
+        due = Dependency.objects.select_for_update().filter(name=name, is_held_open=True, held_until__lte=at)
+        dependency = due.first()
+        if dependency is None:
+            return 0
+        dependency.is_held_open, dependency.held_until = False, None
+        _save(dependency)
+        reason = "The hold has come to its end."
+        audit.record("dependency.close", f"dependency:{name}", actor="upkeep", reason=reason)
+    _require_reached(push(dependency))
+    _close_on_shards(name, now)
+    return 1
+
+
+def _close_on_shards(name: str, now: datetime | None) -> None:
     for alias in database.aliases().values():
-        judging.close(alias, dependency.name, now=now)
+        judging.close(alias, name, now=now)
 
 
-def _hold(name: str, *, held: bool, actor: str, reason: str) -> Dependency:
+def _clock() -> datetime:
+    at: datetime = sql.rows("jobqueue/clock", {}, alias="default")[0][0]
+    return at
+
+
+def _hold(name: str, *, held: bool, actor: str, reason: str, seconds: int | None = None) -> Dependency:
     with transaction.atomic():
         dependency = _locked(name)
         if dependency._state.adding and not standings(name):
             raise NotFound(f"There is no dependency {name!r}.")
         _clean(dependency)
         dependency.is_held_open = held
+        dependency.held_until = None if seconds is None else _clock() + timedelta(seconds=seconds)
         _save(dependency)
         verb = "open" if held else "close"
-        audit.record(f"dependency.{verb}", f"dependency:{name}", actor=actor, reason=reason)
+        details = {} if seconds is None else {"seconds": seconds}
+        audit.record(f"dependency.{verb}", f"dependency:{name}", actor=actor, reason=reason, details=details)
     _require_reached(push(dependency))
     return dependency
 
@@ -176,21 +218,29 @@ def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
     return params
 
 
+def _take_permits_back() -> None:
+    """Free permits to probe whose shards do not need them any more; there are seldom any."""
+    if Dependency.objects.exclude(probe_shard=None).exists():
+        judging.take_permits_back({(one.name, one.shard): one.breaker for one in standings(unknown=[])})
+
+
 def adopt() -> int:
     """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
 
     What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
     Names that nobody has set are forgotten when every shard has forgotten them.
     """
-    found = [
-        (name, version)
-        for alias in database.aliases().values()
-        for name, version in sql.rows("jobqueue/dependency_versions", {}, alias=alias)
-    ]
+    _take_permits_back()
+    away: list[int] = []
+    answers = everywhere.ask(
+        lambda alias: sql.rows("jobqueue/dependency_versions", {}, alias=alias), unknown=away
+    )
+    found = [(name, version) for rows in answers for name, version in rows]
     versions = dict(Dependency.objects.values_list("name", "version"))
     new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
     Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)
-    _forget(sorted(name for name in versions.keys() - {name for name, _ in found} if versions[name] == 0))
+    if not away:
+        _forget(sorted(name for name in versions.keys() - {name for name, _ in found} if versions[name] == 0))
     behind = {name for name, version in found if version < versions.get(name, 0)}
     for dependency in Dependency.objects.filter(name__in=behind):
         push(dependency)

@@ -5,23 +5,41 @@ A job that is accepted is committed. Batches stand item by item; refusals are va
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+
+from django.db import DatabaseError
 
 from jobqueue import admitting, content, kinds, lanes, policies, wakeup
 from jobqueue.ids import format_id
 from jobqueue.kinds import Kind
 from jobqueue.lanes import LaneKey
 from jobqueue.policies import QueuePolicy
-from jobsplatform import database, sql
-from jobsplatform.errors import DeadlineInPast, Invalid, JobsPlatformError, RequestKeyConflict, Unavailable
+from jobqueue.shards import map as shard_map
+from jobqueue.shards import telling
+from jobqueue.shards.map import Place, ShardMap
+from jobsplatform import database, reach, sql
+from jobsplatform.errors import (
+    DeadlineInPast,
+    Invalid,
+    JobsPlatformError,
+    QueueFull,
+    QuotaExceeded,
+    RateLimited,
+    RequestKeyConflict,
+    Unavailable,
+    UnknownOutcome,
+)
 from tenants.admission import Ask
 
 UNADMITTED: Final = "unadmitted"  # the statement's word for a tenant whose limits must be asked first
 UNCHECKED: Final = "unchecked"  # and for a registered kind whose schema and defaults must be read first
+MISPLACED: Final = "misplaced"  # and for a slot that the shard does not own under this epoch
+DEDUP_NAMESPACE: Final = 1  # of messages' keys, which are free again once their window is over
+ROUTES_MAX: Final = 4  # ways that one enqueue tries: maps grow old, shards fall
 REREADS_MAX: Final = 5  # of a key that a concurrent request is taking or a purge is freeing
 
 
@@ -88,14 +106,15 @@ Outcome = Accepted | JobsPlatformError
 
 
 def enqueue(
-    jobs: Sequence[NewJob], *, now: datetime | None = None, unkeyed_on: str | None = None
+    jobs: Sequence[NewJob], *, now: datetime | None = None, within: str | None = None
 ) -> list[Outcome]:
-    """Store `jobs`, each alone, and answer in their order. Those without a request key go to the shard `unkeyed_on`.
+    """Store `jobs`, each alone, and answer in their order.
 
-    Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid (due after the
-    deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded (also for too many
-    kinds), RateLimited and QueueFull (never for a replay), Unavailable (intake paused). Raises UnknownOutcome when the
-    commit's fate is not known.
+    `within` is the shard on which the caller has a transaction open: a job that belongs to another is refused then
+    (Unavailable). Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid
+    (due after the deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded (also for too
+    many kinds), RateLimited and QueueFull (never for a replay), Unavailable (intake paused; the key's shard is away or
+    its slot moves), UnknownOutcome. Raises the last two when there was one shard to ask and it gave no answer.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
     outcomes: dict[int, Outcome] = {}
@@ -106,9 +125,7 @@ def enqueue(
             if jobs[index].request_key is not None:
                 firsts.setdefault(jobs[index].identity, index)
         fresh = [i for i in asked if jobs[i].request_key is None or firsts[jobs[i].identity] == i]
-        for alias, indexes in _by_shard(jobs, fresh, unkeyed_on).items():
-            batch = [(jobs[i], fingerprints[i]) for i in indexes]
-            outcomes.update(zip(indexes, _Intake(batch, alias, now).run(), strict=True))
+        outcomes.update(_Routing(jobs, fingerprints, now, within).run(fresh))
         others = []  # what a key's first use was refused, other content need not be
         for index in asked:
             if index in outcomes:
@@ -128,27 +145,158 @@ def _may_differ(first: Outcome) -> bool:
     return isinstance(first, JobsPlatformError) and first.status < 500
 
 
-def _by_shard(jobs: Sequence[NewJob], indexes: Sequence[int], unkeyed_on: str | None) -> dict[str, list[int]]:
-    """Which shard takes which job: by the key's identity, or any for work without a key."""
-    aliases = list(database.aliases().values())
-    if len(aliases) == 1:
-        return {aliases[0]: list(indexes)} if indexes else {}
-    placed: dict[str, list[int]] = {}
-    unkeyed = unkeyed_on or random.choice(aliases)
-    for index in indexes:
-        placed.setdefault(home_of(jobs[index], unkeyed), []).append(index)
-    return placed
+def home_of(job: NewJob, preferred: str) -> str:
+    """The database that takes `job`: the one of its key; without a key the preferred one, if the queue may use it.
 
-
-def home_of(job: NewJob, unkeyed_on: str) -> str:
-    """The database that takes `job`: the one of its key, or `unkeyed_on` for one without."""
-    return unkeyed_on if job.request_key is None else alias_of_key(job)
+    Raises Unavailable.
+    """
+    if job.request_key is not None:
+        return alias_of_key(job)
+    number = database.number_of(preferred)
+    place = shard_map.current().any_place(job.queue.id, job.tenant_id, [number])
+    return preferred if place is not None else _any_home(job)
 
 
 def alias_of_key(job: NewJob) -> str:
-    """The database where the request key of `job` belongs."""
-    aliases = list(database.aliases().values())
-    return aliases[content.slot(job.identity) % len(aliases)]
+    """The database where the request key of `job` belongs. Raises Unavailable while its slot moves."""
+    place = shard_map.current().key_place(job.queue.id, job.tenant_id, content.slot(job.identity))
+    if place is None:
+        raise Unavailable(_MOVING)
+    return database.aliases()[place.shard]
+
+
+def _any_home(job: NewJob) -> str:
+    place = shard_map.current().any_place(job.queue.id, job.tenant_id, list(database.aliases()))
+    if place is None:
+        raise Unavailable(_MOVING)
+    return database.aliases()[place.shard]
+
+
+_MOVING: Final = "The key's place is being moved; repeat."
+_NOWHERE: Final = "No shard that may take this job can be reached; repeat."
+_NO_PLACE: Final = Place(-1)
+
+
+class _Routing:
+    """Brings the jobs of one call to their shards: by slot, under the epoch that the shard must have.
+
+    Work without a key goes to any shard that answers; after a COMMIT was sent it is never sent elsewhere.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[NewJob],
+        fingerprints: Sequence[bytes | None],
+        now: datetime | None,
+        within: str | None,
+    ) -> None:
+        self.jobs, self.fingerprints, self.now, self.within = jobs, fingerprints, now, within
+        self.outcomes: dict[int, Outcome] = {}
+        self.avoided: set[int] = set()  # shards that could not be reached in this call
+        self.refusals: dict[int, JobsPlatformError] = {}  # by limits of one shard, while others are tried
+        self.failure: JobsPlatformError | None = None
+
+    def run(self, indexes: Sequence[int]) -> dict[int, Outcome]:
+        """The outcome of each. Raises Unavailable or UnknownOutcome when the only shard that was asked failed."""
+        left, known = list(indexes), shard_map.current()
+        for _ in range(ROUTES_MAX):
+            groups = self._groups(left, known)
+            homeless = groups.pop(_NO_PLACE.shard, [])
+            misplaced = [one for number, group in groups.items() for one in self._send(number, group)]
+            left = [index for index in indexes if index not in self.outcomes]
+            if not left:
+                break
+            if homeless and not misplaced and self.refusals.keys() >= {index for index, _ in homeless}:
+                break  # every shard that may take them has refused
+            if homeless or misplaced:
+                try:
+                    known = self._refreshed(misplaced)
+                except Unavailable:
+                    break  # what was stored is stored
+        for index in left:
+            unplaced = Unavailable(_MOVING if self.jobs[index].request_key else _NOWHERE)
+            self.outcomes[index] = self.refusals.get(index, unplaced)
+        failures = {id(outcome) for outcome in self.outcomes.values()}
+        if len(failures) == 1 and self.failure is not None and self.failure in self.outcomes.values():
+            raise self.failure
+        return self.outcomes
+
+    def _groups(self, left: Iterable[int], known: ShardMap) -> dict[int, list[tuple[int, Place]]]:
+        """Jobs with their places, by shard; under that of `_NO_PLACE` those that have none now."""
+        groups: dict[int, list[tuple[int, Place]]] = {}
+        anywhere: dict[tuple[int, int], Place | None] = {}
+        for index in left:
+            job = self.jobs[index]
+            if job.request_key is not None:
+                place = known.key_place(job.queue.id, job.tenant_id, content.slot(job.identity))
+            else:
+                who = (job.queue.id, job.tenant_id)
+                if who not in anywhere:
+                    anywhere[who] = known.any_place(*who, self._candidates())
+                place = anywhere[who]
+            place = place or _NO_PLACE
+            groups.setdefault(place.shard, []).append((index, place))
+        return groups
+
+    def _candidates(self) -> list[int]:
+        """Shards that may get work without a key: those that answer, or all where none is known to."""
+        if self.within is not None:
+            return [database.number_of(self.within)]
+        aliases = database.aliases()
+        numbers = [number for number in aliases if number not in self.avoided]
+        return [number for number in numbers if not reach.is_down(aliases[number])] or numbers
+
+    def _send(self, number: int, group: Sequence[tuple[int, Place]]) -> list[tuple[int, Place]]:
+        """Store a shard's jobs. Returns those whose slots it does not own."""
+        alias = database.aliases().get(number)
+        if alias is None or self.within not in (None, alias):
+            self._fail(group, Unavailable(_MOVING if alias else _NOWHERE))
+            return []
+        batch = [(self.jobs[index], self.fingerprints[index]) for index, _ in group]
+        try:
+            answers = _Intake(batch, [place for _, place in group], alias, self.now).run()
+        except Unavailable as error:
+            stays = [one for one in group if self.within is None and self.jobs[one[0]].request_key is None]
+            self._fail([one for one in group if one not in stays], error)
+            self.avoided.add(number)
+            if len(self.avoided) == len(database.aliases()):
+                self._fail(stays, error)
+            return []
+        except UnknownOutcome as error:
+            self._fail(group, error)
+            return []
+        misplaced = []
+        for one, answer in zip(group, answers, strict=True):
+            if answer is None:
+                misplaced.append(one)
+            elif isinstance(answer, (QuotaExceeded, QueueFull, RateLimited)) and self._may_go_on(
+                one[0], number
+            ):
+                self.refusals[one[0]] = answer
+            else:
+                self.outcomes[one[0]] = answer
+        return misplaced
+
+    def _may_go_on(self, index: int, number: int) -> bool:
+        """Whether a job that a shard's part of a limit keeps out may try another: each has a part of its own."""
+        if self.within is not None or self.jobs[index].request_key is not None:
+            return False
+        self.avoided.add(number)
+        return len(self.avoided) < len(database.aliases())
+
+    def _fail(self, group: Sequence[tuple[int, Place]], error: JobsPlatformError) -> None:
+        if group:
+            self.failure = error
+            self.outcomes.update((index, error) for index, _ in group)
+
+    def _refreshed(self, misplaced: Sequence[tuple[int, Place]]) -> ShardMap:
+        """The newest map; a shard that refused what even that says is told what it missed. Raises Unavailable."""
+        known = shard_map.refreshed()
+        for ring, number in {(place.ring, place.shard) for _, place in misplaced}:
+            if ring is not None:
+                with suppress(JobsPlatformError, DatabaseError):
+                    telling.catch_up(ring, number)
+        return known
 
 
 def _repeat(first: Outcome, same_content: bool) -> Outcome:
@@ -163,7 +311,9 @@ def _conflict(job_id: int) -> RequestKeyConflict:
 
 
 _REFUSALS: Final[Mapping[str, Callable[[], JobsPlatformError]]] = {
-    "intake_paused": lambda: Unavailable("The queue takes no new work at the moment.", retry_after=5),
+    "intake_paused": lambda: Unavailable(
+        "The queue takes no new work at the moment.", retry_after=5, reason="intake_paused"
+    ),
     "deadline_in_past": DeadlineInPast,
     "due_after_deadline": lambda: Invalid.at("/deadline", "The job would be due at or after its deadline."),
 }
@@ -173,9 +323,15 @@ class _Intake:
     """One shard's unique requests, until each has its answer."""
 
     def __init__(
-        self, batch: Sequence[tuple[NewJob, bytes | None]], alias: str, now: datetime | None
+        self,
+        batch: Sequence[tuple[NewJob, bytes | None]],
+        places: Sequence[Place],
+        alias: str,
+        now: datetime | None,
     ) -> None:
         self.asked, self.batch, self.alias, self.now = batch, list(batch), alias, now
+        self.places = places
+        self.misplaced: set[int] = set()  # by the shard's own word
         self.answers: dict[int, Outcome] = {}
         self.refused: dict[int, JobsPlatformError] = {}  # until a key says that it is a replay
         self.unadmitted: dict[int, datetime | None] = {}  # and the deadline, where the queue checks it
@@ -184,16 +340,30 @@ class _Intake:
         self.checked: dict[int, int] = {}  # by which version of its kind
         self._check_by_memory()
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[Outcome | None]:
+        """The outcome of each; None: the shard does not own its slot."""
         try:
+            self._free_windows()
             self._rounds()
         except JobsPlatformError as error:
             if not self.answers:
                 raise
             self.refused.update(dict.fromkeys(self._open(), error))  # the others are stored, and must hear so
         wakeup.ready(self.alias, self._made_ready())
-        missing = Unavailable("The request key is being taken; repeat.")
-        return [self.answers.get(i) or self.refused.get(i, missing) for i in range(len(self.batch))]
+        missing = Unavailable("The request key is being taken; repeat.", reason="key_in_use")
+        return [
+            None if i in self.misplaced else self.answers.get(i) or self.refused.get(i, missing)
+            for i in range(len(self.batch))
+        ]
+
+    def _free_windows(self) -> None:
+        """Forget the keys of messages whose windows are over; a window is fixed from its key's first acceptance."""
+        keyed = [job.identity for job, mark in self.batch if mark and job.namespace == DEDUP_NAMESPACE]
+        if keyed:
+            tenant_ids, queue_ids, _, keys = map(list, zip(*keyed, strict=True))
+            params = {"tenant_ids": tenant_ids, "queue_ids": queue_ids, "keys": keys, "now": self.now}
+            more = {"namespace": DEDUP_NAMESPACE}
+            sql.rows("jobqueue/dedup_free", params | more, alias=self.alias, writes=True)
 
     def _made_ready(self) -> set[wakeup.Mark]:
         return {
@@ -217,7 +387,8 @@ class _Intake:
                 break
 
     def _open(self) -> list[int]:
-        return [i for i in range(len(self.batch)) if i not in self.answers and i not in self.refused]
+        done = self.answers.keys() | self.refused.keys() | self.misplaced
+        return [i for i in range(len(self.batch)) if i not in done]
 
     def _store(self) -> None:
         """Run the statement on what is open. Who is missing in its rows lost its key, or its lane is gone."""
@@ -229,6 +400,7 @@ class _Intake:
         asked = self._with_lane(asked, lane_of)
         batch = [self.batch[i] for i in asked]
         params = _params(batch, [held.get(i) for i in asked], lane_of, self.now)
+        params |= _slots([self.places[i] for i in asked])
         versions = [self.checked.get(i) for i in asked]
         params["kind_versions"] = versions if self.checked else None
         rows = sql.rows("jobqueue/enqueue", params, alias=self.alias, writes=True) if asked else []
@@ -240,6 +412,8 @@ class _Intake:
                 self.unadmitted[index] = stored[2]
             elif refusal == UNCHECKED:
                 self.unchecked.add(index)
+            elif refusal == MISPLACED:
+                self.misplaced.add(index)
             else:
                 self.refused[index] = _REFUSALS[refusal]()
         admitting.give_back(
@@ -256,7 +430,11 @@ class _Intake:
     def _read_back(self, among: Iterable[int] | None = None) -> None:
         """Answer those whose keys are held by earlier requests."""
         looked_at = range(len(self.batch)) if among is None else among
-        lost = [i for i in looked_at if i not in self.answers and self.batch[i][1] is not None]
+        lost = [
+            i
+            for i in looked_at
+            if i not in self.answers and i not in self.misplaced and self.batch[i][1] is not None
+        ]
         if not lost:
             return
         columns = list(zip(*(self.batch[i][0].identity for i in lost), strict=True))
@@ -338,6 +516,17 @@ def _heal(jobs: Iterable[NewJob]) -> None:
     lanes.forget()
     for name in {job.queue.name for job in jobs}:
         policies.push_by_name(name)
+
+
+def _slots(places: Sequence[Place]) -> dict[str, Any]:
+    """The slots that the shard must own; nulls where it has none."""
+    if all(place.ring is None for place in places):
+        return {"rings": None, "slots": None, "epochs": None}
+    return {
+        "rings": [place.ring for place in places],
+        "slots": [place.slot for place in places],
+        "epochs": [place.epoch for place in places],
+    }
 
 
 def _params(

@@ -7,12 +7,14 @@ calls; everything else by the dispatcher.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import psycopg
+from django.db import DatabaseError, InterfaceError
 from django.db.models import Q
 
 from jobqueue.models import Dependency
@@ -20,7 +22,7 @@ from jobqueue.policy import breaker as breakers
 from jobqueue.policy.breaker import Breaker, BreakerState, Probe, Rules
 from jobqueue.policy.limit import Limit
 from jobqueue.states import AttemptOutcome, ErrorClass
-from jobsplatform import database, events, sql
+from jobsplatform import database, events, everywhere, sql
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 FOLD_LIMIT: Final = 50_000  # rows that one judgement consumes
@@ -79,7 +81,7 @@ class _Facts(NamedTuple):
 
 def judge(now: datetime | None = None) -> int:
     """Judge every dependency of which something is new, on every shard. Returns how many changed."""
-    return sum(judge_on(alias, now=now) for alias in database.aliases().values())
+    return everywhere.upkeep(lambda alias: judge_on(alias, now=now))
 
 
 def judge_on(alias: str, now: datetime | None = None) -> int:
@@ -146,7 +148,7 @@ def _judge_one(
         return False
     if led[0] == BreakerState.HALF_OPEN:
         _give_permit_back(alias, name)
-    events.emit(f"breaker_{led[1]}", dependency=name, shard=_number(alias), before=led[0])
+    events.emit(f"breaker_{led[1]}", dependency=name, shard=database.number_of(alias), before=led[0])
     return True
 
 
@@ -166,10 +168,6 @@ def _row(name: str, after: Breaker, limit: Limit) -> dict[str, object]:
 # The permit: while several shards are there, control lets one of them probe
 
 
-def _number(alias: str) -> int:
-    return next(number for number, known in database.aliases().items() if known == alias)
-
-
 def _may_probe(alias: str, name: str, now: datetime | None) -> bool:
     """Whether this shard may go from open to half open now. Takes the permit where there are several shards."""
     if len(database.aliases()) == 1:
@@ -178,11 +176,26 @@ def _may_probe(alias: str, name: str, now: datetime | None) -> bool:
     is_due = any(state[2] == BreakerState.OPEN and state[3] <= state[-1] for state in states)
     if not is_due:
         return False
-    number = _number(alias)
+    number = database.number_of(alias)
     free = Q(probe_shard__isnull=True) | Q(probe_shard=number)
-    return bool(Dependency.objects.filter(free, name=name).update(probe_shard=number))
+    try:
+        return bool(Dependency.objects.filter(free, name=name).update(probe_shard=number))
+    except (DatabaseError, InterfaceError):
+        return False  # without control nobody is let through
 
 
 def _give_permit_back(alias: str, name: str) -> None:
     if len(database.aliases()) > 1:
-        Dependency.objects.filter(name=name, probe_shard=_number(alias)).update(probe_shard=None)
+        with suppress(DatabaseError, InterfaceError):  # `take_permits_back` sees to it
+            Dependency.objects.filter(name=name, probe_shard=database.number_of(alias)).update(
+                probe_shard=None
+            )
+
+
+def take_permits_back(standing: Mapping[tuple[str, int], str]) -> int:
+    """Free the permits of shards whose breakers have closed (dependency and shard → breaker). Returns how many."""
+    held = Dependency.objects.exclude(probe_shard=None).values_list("name", "probe_shard")
+    over = [(name, shard) for name, shard in held if standing.get((name, shard or 0)) == BreakerState.CLOSED]
+    for name, shard in over:
+        Dependency.objects.filter(name=name, probe_shard=shard).update(probe_shard=None)
+    return len(over)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -25,7 +26,7 @@ from jobqueue.limits import MESSAGE_BYTES_MAX, REREADS_MAX
 from jobqueue.states import ErrorClass, State
 from jobqueue.types import FLEET, Scope, short_hash, token_hash
 from jobqueue.whereabouts import Whereabouts, find
-from jobsplatform import database, sql
+from jobsplatform import database, events, sql
 from jobsplatform.errors import (
     AlreadyFinished,
     JobsPlatformError,
@@ -36,6 +37,7 @@ from jobsplatform.errors import (
     StaleGeneration,
     Unavailable,
     UnknownErrorClass,
+    UnknownOutcome,
 )
 from tenants import audit
 
@@ -115,12 +117,17 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """`delay_s` None or 0: runnable at once, at its old place."""
+    """`delay_s` None or 0: runnable at once, at its old place.
+
+    `counts`: whether towards the queue's `max_releases`; None: if the job was started. A handler's wish does, and what
+    no handler saw does not.
+    """
 
     job_id: int
     generation: int
     token: bytes
     delay_s: int | None = None
+    counts: bool | None = None
 
     @property
     def call_hash(self) -> bytes:
@@ -247,6 +254,7 @@ def release(
         params = _held(batch) | {
             "call_hashes": [call.call_hash for call in batch],
             "delays_s": [call.delay_s for call in batch],
+            "counted": [call.counts for call in batch],
         }
         rows = moves.move("jobqueue/release", params | scope.params() | {"now": now}, alias=alias)
         wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))
@@ -334,7 +342,16 @@ def _settle(
                     break
             answers.update({index: Unavailable("The job is moving; repeat.") for index in indexes})
             left = _explained([(i, calls[i]) for i in left], explain, answers, alias, scope, now)
+    _tell_refused(calls, answers)
     return [answers.get(index, NotFound()) for index in range(len(calls))]
+
+
+def _tell_refused(calls: Sequence[C], answers: Answers) -> None:
+    """Count the calls for leases that were no longer the caller's: what fencing has kept from counting."""
+    codes = [one.code for one in answers.values() if isinstance(one, (StaleGeneration, LeaseExpired))]
+    for code in set(codes):
+        verb = type(calls[0]).__name__.lower()
+        events.emit("call_refused", call=verb, outcome=code, count=codes.count(code))
 
 
 def _explained(
@@ -352,7 +369,7 @@ def _explained(
     places = find(
         [(c.job_id, c.generation, token_hash(c.token)) for _, c in asked], alias=alias, scope=scope, now=now
     )
-    again = []
+    again, late = [], []
     for position, (index, call) in enumerate(asked):
         place = places.get(position)
         if place is None:
@@ -360,8 +377,27 @@ def _explained(
         elif place.state is None or place.is_live_lease_of(call.generation):
             again.append(index)
         else:
-            answers[index] = explain(call, place)
+            answers[index] = answer = explain(call, place)
+            if isinstance(answer, JobsPlatformError) and place.is_of_its_worker:
+                late.append((call, answer.code))
+    _note_late(late, alias, now)
     return again
+
+
+def _note_late(calls: Sequence[tuple[_Call, str]], alias: str, now: datetime | None) -> None:
+    """Keep, for the job's history, that its attempts' own workers came too late to end them. Renewals are not told."""
+    ending = [(call, code) for call, code in calls if not isinstance(call, Renew)]
+    if not ending:
+        return
+    params = {
+        "job_ids": [call.job_id for call, _ in ending],
+        "generations": [call.generation for call, _ in ending],
+        "verbs": [type(call).__name__.lower() for call, _ in ending],
+        "codes": [code for _, code in ending],
+        "now": now,
+    }
+    with suppress(Unavailable, UnknownOutcome):  # the refusal stands without its note
+        sql.rows("jobqueue/late_calls", params, alias=alias, writes=True)
 
 
 def _by_shard(calls: Sequence[_Call]) -> dict[str, list[int]]:

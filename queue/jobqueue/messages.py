@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jobqueue import leases
 from jobqueue.claiming import ClaimRequest, Lease
-from jobqueue.enqueue import Accepted, NewJob, enqueue
+from jobqueue.enqueue import DEDUP_NAMESPACE, Accepted, NewJob, enqueue
 from jobqueue.ids import format_id, parse_id
 from jobqueue.limits import MESSAGE_DELIVERIES_MAX, MESSAGE_EXPIRY_SECONDS, REREADS_MAX
 from jobqueue.policies import QueuePolicy
@@ -25,7 +25,6 @@ from jobsplatform import database, sql
 from jobsplatform.errors import JobsPlatformError, NotFound, RequestKeyConflict, Unavailable, UnknownOutcome
 
 KIND: Final = "message"
-DEDUP_NAMESPACE: Final = 1  # of request keys: a job's key and a message's never meet
 
 _GENERATION = re.compile(r"[1-9][0-9]{0,9}", re.ASCII).fullmatch
 _BODY = re.compile(r'"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"', re.ASCII).fullmatch
@@ -73,36 +72,18 @@ class Sent:
 
     @property
     def shard(self) -> int:
-        alias = database.alias_of(self.job_id)
-        return next(number for number, one in database.aliases().items() if one == alias)
+        return database.number_of(str(database.alias_of(self.job_id)))
 
 
 def send(message: NewMessage, *, now: datetime | None = None) -> Sent:
     """Store a message. Raises what an enqueue refuses; a dedup_key used before is no refusal."""
-    job = message.as_job()
-    if job.request_key is not None:
-        _free_key(job, now)
-    outcome = enqueue([job], now=now)[0]
+    outcome = enqueue([message.as_job()], now=now)[0]
     if isinstance(outcome, RequestKeyConflict):
         return Sent(parse_id(outcome.extra["job_id"]), replayed=True, same_content=False)
     if isinstance(outcome, JobsPlatformError):
         raise outcome
     assert isinstance(outcome, Accepted)
     return Sent(outcome.job_id, replayed=outcome.replayed)
-
-
-def _free_key(job: NewJob, now: datetime | None) -> None:
-    """Forget the key if its window, which is fixed from its first acceptance, is over."""
-    tenant_id, queue_id, namespace, key = job.identity
-    params = {
-        "tenant_ids": [tenant_id],
-        "queue_ids": [queue_id],
-        "keys": [key],
-        "namespace": namespace,
-        "now": now,
-    }
-    for alias in database.aliases().values():
-        sql.rows("jobqueue/dedup_free", params, alias=alias, writes=True)
 
 
 # Receiving

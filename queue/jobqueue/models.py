@@ -70,6 +70,65 @@ class Queue(models.Model):
     version = models.BigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
+    class Meta:
+        permissions = [("pause_queue", "Can pause and resume queues")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class QueuePause(models.Model):
+    """Who paused a queue's starts or its intake, why, and until when. There while the pause lasts."""
+
+    class What(models.TextChoices):
+        DISPATCH = "dispatch", "starts"
+        INTAKE = "intake", "intake"
+
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="pauses")
+    what = models.CharField(max_length=8, choices=What)
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    at = models.DateTimeField(db_default=Now())
+    until = models.DateTimeField(null=True, help_text="It ends by itself then; null: when somebody ends it.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "what"], name="queuepause_once")]
+        indexes = [
+            models.Index(fields=["until"], condition=Q(until__isnull=False), name="queuepause_end_idx")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what} of queue {self.queue_id} paused"
+
+
+class Process(models.Model):
+    """A process of the platform, as it says of itself every few seconds (control database)."""
+
+    class Kind(models.TextChoices):
+        WEB = "web"
+        WORKER = "worker"
+        DISPATCHER = "dispatcher"
+        REAPER = "reaper"
+
+    key = models.CharField(max_length=32, unique=True, help_text="Made anew at each start.")
+    kind = models.CharField(max_length=10, choices=Kind)
+    name = models.CharField(max_length=200)
+    version = models.CharField(max_length=64)
+    queues = ArrayField(models.CharField(max_length=64), null=True, help_text="Null: all.")
+    slots = models.IntegerField(null=True, help_text="How many jobs or requests it takes at a time.")
+    held = models.IntegerField(null=True, help_text="How many jobs it holds.")
+    started_at = models.DateTimeField(db_default=Now())
+    beat_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, help_text="It said good-bye.")
+    drain_asked_at = models.DateTimeField(null=True)
+    drain_asked_by = models.CharField(max_length=200, blank=True, db_default="")
+
+    class Meta:
+        verbose_name_plural = "processes"
+        permissions = [("drain_process", "Can let workers end when they are done")]
+        # None on what a beat writes: so it is updated in place.
+        indexes = [models.Index(fields=["kind", "name"], name="process_drain_idx")]
+
     def __str__(self) -> str:
         return self.name
 
@@ -123,6 +182,9 @@ class Dependency(DependencySettings):
     name = models.CharField(max_length=64, unique=True, validators=[NAME])
     probe_shard = models.SmallIntegerField(
         null=True, editable=False, help_text="The one shard that may probe while the breaker is half open."
+    )
+    held_until = models.DateTimeField(
+        null=True, editable=False, help_text="When an operator's hold ends; null: by hand."
     )
     version = models.BigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -278,6 +340,11 @@ class Job(models.Model):
             ),
         ]
         indexes = [models.Index(fields=["tenant_id", "-id"], name="job_tenant_list_idx")]
+        permissions = [
+            ("retry_job", "Can let a waiting job start at once"),
+            ("export_job", "Can export lists of jobs"),
+            ("view_payload", "Can reveal payloads"),
+        ]
 
     def __str__(self) -> str:
         from jobqueue.ids import format_id
@@ -298,6 +365,9 @@ class RequestKey(models.Model):
     fingerprint = models.BinaryField(max_length=32)
     accepted_at = models.DateTimeField()
     job_purged_at = models.DateTimeField(null=True)
+    is_moved = models.BooleanField(
+        default=False, db_default=False, help_text="It came with its slot: the job is on another shard."
+    )
 
     class Meta:
         constraints = [
@@ -310,7 +380,12 @@ class RequestKey(models.Model):
                 fields=["job_purged_at"],
                 condition=Q(job_purged_at__isnull=False),
                 name="requestkey_purge_idx",
-            )
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(is_moved=True, job_purged_at__isnull=True),
+                name="requestkey_moved_idx",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -512,6 +587,25 @@ class Attempt(models.Model):
         return f"generation {self.generation} of {self.job_id}"
 
 
+class LateCall(models.Model):
+    """An attempt's own worker called to end it when it no longer could: refused, and so it is told; append-only.
+
+    Calls with the wrong token are not recorded: so there are at most as many as attempts and verbs.
+    """
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("job_id", "generation", "verb")
+    job_id = models.BigIntegerField()
+    generation = models.IntegerField()
+    verb = models.CharField(max_length=10, help_text="What was asked: complete, fail or release.")
+    code = models.CharField(max_length=32, help_text="The refusal's.")
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"late {self.verb} of generation {self.generation} of {self.job_id}"
+
+
 class Result(models.Model):
     """How the job ended, once and for all: succeeded, cancelled or expired."""
 
@@ -529,7 +623,14 @@ class Result(models.Model):
     body = models.TextField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["finished_at"], name="result_purge_idx")]
+        indexes = [
+            models.Index(fields=["finished_at"], name="result_purge_idx"),
+            models.Index(  # few jobs end so: a search for them need not wade through all that succeeded
+                fields=["outcome", "-job_id"],
+                condition=~Q(outcome=ResultOutcome.SUCCEEDED),
+                name="result_rare_search_idx",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(condition=Q(outcome__in=ResultOutcome.values), name="result_outcome_known")
         ]
@@ -763,6 +864,28 @@ class LaneMinute(models.Model):
         return f"lane {self.lane_id} at {self.minute:%H:%M}"
 
 
+class QueueTally(models.Model):
+    """What has happened in a band of a queue since the beginning; never lowered, so that metrics may count by it."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("queue_id", "priority")
+    queue_id = models.BigIntegerField()
+    priority = models.SmallIntegerField()
+    started = models.BigIntegerField(db_default=0)
+    firsts = models.BigIntegerField(db_default=0, help_text="Of the starts: first attempts.")
+    promoted = models.BigIntegerField(db_default=0, help_text="Retries that were let through.")
+    succeeded = models.BigIntegerField(db_default=0)
+    failed = models.BigIntegerField(db_default=0)
+    retried = models.BigIntegerField(db_default=0)
+    lease_lost = models.BigIntegerField(db_default=0)
+    dead = models.BigIntegerField(db_default=0)
+    service_ms = models.BigIntegerField(db_default=0)
+
+    def __str__(self) -> str:
+        return f"band {self.priority} of queue {self.queue_id}"
+
+
 class Horizon(models.Model):
     """Samples of (clock, next transaction id): how far every older transaction is known to have ended."""
 
@@ -775,5 +898,6 @@ class Horizon(models.Model):
         return str(self.at)
 
 
-# Schedules have a file of their own; Django finds an app's models through this one.
+# Schedules and the shard map have files of their own; Django finds an app's models through this one.
 from jobqueue import schedule_models as schedule_models  # noqa: E402
+from jobqueue import shard_models as shard_models  # noqa: E402

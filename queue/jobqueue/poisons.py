@@ -12,7 +12,7 @@ from typing import Final
 from django.core.exceptions import ValidationError
 
 from jobqueue.models import NAME
-from jobsplatform import database, events, sql
+from jobsplatform import events, everywhere, sql
 from jobsplatform.errors import Invalid
 from tenants import audit, registry
 
@@ -40,9 +40,7 @@ def release(tenant: str, kind: str, *, actor: str, reason: str = "", now: dateti
         NAME(kind)
     except ValidationError:
         raise Invalid.at("/kind", f"{kind!r} cannot be a kind.") from None
-    return sum(
-        _release_on(alias, tenant_id, kind, actor, reason, now) for alias in database.aliases().values()
-    )
+    return sum(everywhere.ask(lambda alias: _release_on(alias, tenant_id, kind, actor, reason, now)))
 
 
 def _release_on(alias: str, tenant_id: int, kind: str, actor: str, reason: str, now: datetime | None) -> int:

@@ -13,27 +13,31 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F, Max
 from django.db.models.functions import Now
 
-from jobqueue.models import PolicyRow, PolicyVersion, Queue
+from jobqueue.models import PolicyRow, PolicyVersion, Queue, QueuePause
 from jobqueue.policy.types import BandPolicy, Policy
 from jobqueue.types import Scope
-from jobsplatform import database
+from jobsplatform import database, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 
 BANDS_MAX: Final = 100
+PAUSE_SECONDS_MAX: Final = 366 * 24 * 3_600
+PAUSES_MAX: Final = 500  # shown, or ended by one pass
 BAND_NAME_CHARS_MAX: Final = 64
 WEIGHT_MAX: Final = 1_000_000
 VERSIONED: Final = ("bands", "reserved_share", "ageing_s", "cost_model")  # what a PolicyVersion says
+AWAY_SECONDS: Final = 1.0  # until control is asked again after it could not be read
 CACHE_SECONDS: Final = 5.0  # the contract's bound for changes; absent names are never remembered
 
 
@@ -103,13 +107,7 @@ class QueuePolicy:
     @cached_property
     def scheduling(self) -> Policy:
         """The policy that is in force."""
-        return Policy(
-            self.policy_number,
-            [BandPolicy(**asdict(band)) for band in self.bands],
-            reserved_share=self.reserved_share,
-            ageing_s=self.ageing_s,
-            cost_model=self.cost_model,
-        )
+        return scheduling_of(self, self.bands)
 
     def drawn(self) -> Policy:
         """The policy of one claim: mostly the one in force, at random the one on trial."""
@@ -131,6 +129,17 @@ class QueuePolicy:
         raise Invalid.at(
             "/priority", f"Queue {self.name} has the bands 0 to {len(self.bands) - 1} ({names})."
         )
+
+
+def scheduling_of(queue: QueuePolicy, bands: Sequence[Band]) -> Policy:
+    """The queue's policy with these bands."""
+    return Policy(
+        queue.policy_number,
+        [BandPolicy(**asdict(band)) for band in bands],
+        reserved_share=queue.reserved_share,
+        ageing_s=queue.ageing_s,
+        cost_model=queue.cost_model,
+    )
 
 
 _POLICY_FIELDS = [field.name for field in fields(QueuePolicy) if field.name not in ("id", "bands", "trial")]
@@ -174,16 +183,21 @@ def _trial(queue: Queue) -> Trial | None:
 
 
 def by_name(name: str) -> QueuePolicy:
-    """The queue of that name, at most five seconds old. Raises NotFound."""
+    """The queue of that name, at most five seconds old; without control as it was. Raises NotFound, Unavailable."""
     held = _cache.get(name)
     if held is not None and held[0] > time.monotonic():
         return held[1]
     try:
         queue = Queue.objects.get(name=name)
+        return _remember(queue)
     except Queue.DoesNotExist:
         _cache.pop(name, None)
         raise NotFound from None
-    return _remember(queue)
+    except (OperationalError, InterfaceError) as error:
+        if held is None:
+            raise Unavailable("The queue's policy cannot be read.") from error
+        _cache[name] = (time.monotonic() + AWAY_SECONDS, held[1])
+        return held[1]
 
 
 def _remember(queue: Queue) -> QueuePolicy:
@@ -193,18 +207,29 @@ def _remember(queue: Queue) -> QueuePolicy:
 
 
 def visible(scope: Scope) -> tuple[QueuePolicy, ...]:
-    """Every queue that a caller may use, by id."""
+    """Every queue that a caller may use, by id; while control is away, of those that this process has used."""
     queues = Queue.objects.order_by("pk")
     if scope.queue_ids is not None:
         queues = queues.filter(pk__in=scope.queue_ids)
-    return tuple(_policy(queue) for queue in queues)
+    try:
+        return tuple(_remember(queue) for queue in queues)
+    except (OperationalError, InterfaceError) as error:
+        held = [
+            policy for _, policy in _cache.values() if scope.queue_ids is None or policy.id in scope.queue_ids
+        ]
+        if not held:
+            raise Unavailable("The queues cannot be read.") from error
+        return tuple(sorted(held, key=lambda policy: policy.id))
 
 
 def names(queue_ids: set[int]) -> dict[int, str]:
     """Queue id → name, for those that exist. A queue keeps its name, so each process asks once."""
     missing = queue_ids - _names.keys()
     if missing:
-        _names.update(Queue.objects.filter(pk__in=missing).values_list("pk", "name"))
+        try:
+            _names.update(Queue.objects.filter(pk__in=missing).values_list("pk", "name"))
+        except (OperationalError, InterfaceError):
+            _names.update((policy.id, name) for name, (_, policy) in _cache.items())
     return {queue_id: _names[queue_id] for queue_id in queue_ids if queue_id in _names}
 
 
@@ -256,26 +281,98 @@ def change_queue(name: str, settings: Mapping[str, Any], *, actor: str, reason: 
     return _remember(queue)
 
 
-def pause(name: str, *, intake: bool = False, actor: str, reason: str = "") -> None:
-    """Stop starting a queue's jobs (or, with `intake`, accepting them) until `resume`."""
-    _switch(name, intake=intake, paused=True, actor=actor, reason=reason)
+def pause(
+    name: str,
+    *,
+    intake: bool = False,
+    actor: str,
+    reason: str = "",
+    until: datetime | None = None,
+) -> None:
+    """Stop starting a queue's jobs (or, with `intake`, accepting them) until `resume`, or until an instant.
+
+    Pausing what is paused says who, why and until when anew. Raises NotFound, Invalid for an instant that has passed.
+    """
+    what = QueuePause.What.INTAKE if intake else QueuePause.What.DISPATCH
+    with transaction.atomic():
+        queue = _locked(name)
+        if until is not None and until <= _clock():
+            raise Invalid.at("/until", "The pause would end in the past.")
+        QueuePause.objects.filter(queue=queue, what=what).delete()
+        QueuePause.objects.create(queue=queue, what=what, actor=actor, reason=reason, until=until)
+        details = {} if until is None else {"until": until}
+        _switch(queue, intake=intake, paused=True, actor=actor, reason=reason, details=details)
+    _require_reached(push(queue))
+    _remember(queue)
 
 
 def resume(name: str, *, intake: bool = False, actor: str, reason: str = "") -> None:
     """Undo `pause`."""
-    _switch(name, intake=intake, paused=False, actor=actor, reason=reason)
-
-
-def _switch(name: str, *, intake: bool, paused: bool, actor: str, reason: str) -> None:
-    field = "is_intake_paused" if intake else "is_dispatch_paused"
     with transaction.atomic():
         queue = _locked(name)
-        setattr(queue, field, paused)
-        _save(queue)
-        verb = ("pause" if paused else "resume") + ("_intake" if intake else "")
-        audit.record(f"queue.{verb}", f"queue:{name}", actor=actor, reason=reason)
+        what = QueuePause.What.INTAKE if intake else QueuePause.What.DISPATCH
+        QueuePause.objects.filter(queue=queue, what=what).delete()
+        _switch(queue, intake=intake, paused=False, actor=actor, reason=reason, details={})
     _require_reached(push(queue))
     _remember(queue)
+
+
+def after(seconds: float) -> datetime:
+    """The instant that many seconds from now, for `until`. Raises Invalid beyond a year."""
+    if not 0 < seconds <= PAUSE_SECONDS_MAX:
+        raise Invalid.at("/for", f"A pause lasts up to {PAUSE_SECONDS_MAX:,} seconds, or until it is ended.")
+    return _clock() + timedelta(seconds=seconds)
+
+
+def resume_due(now: datetime | None = None) -> int:
+    """End the pauses whose time is up; a pass of the dispatcher. Returns how many ended.
+
+    A pause's row stays until every shard was told, so that the next pass tries again where one was away.
+    """
+    now = now or _clock()
+    due = QueuePause.objects.filter(until__lte=now).select_related("queue").order_by("queue_id", "what")
+    return sum(_end_pause(one, now) for one in due[:PAUSES_MAX])
+
+
+def _end_pause(one: QueuePause, now: datetime) -> int:
+    """Another dispatcher may have ended it meanwhile, or a person prolonged it: then its row is gone."""
+    still = QueuePause.objects.filter(pk=one.pk, until__lte=now)
+    intake = one.what == QueuePause.What.INTAKE
+    with transaction.atomic():
+        queue = _locked(one.queue.name)
+        if not still.exists():
+            return 0
+        if queue.is_intake_paused if intake else queue.is_dispatch_paused:
+            _switch(
+                queue, intake=intake, paused=False, actor="platform", reason="its time was up", details={}
+            )
+    if push(queue):
+        return 0
+    _remember(queue)
+    return min(still.delete()[0], 1)
+
+
+def pauses(queue_ids: Iterable[int] | None = None) -> list[QueuePause]:
+    """The pauses that last, with their queues, of these queues or of all (at most `PAUSES_MAX`)."""
+    found = QueuePause.objects.select_related("queue").order_by("queue__name", "what")
+    if queue_ids is not None:
+        found = found.filter(queue_id__in=list(queue_ids))
+    return list(found[:PAUSES_MAX])
+
+
+def _switch(
+    queue: Queue, *, intake: bool, paused: bool, actor: str, reason: str, details: Mapping[str, Any]
+) -> None:
+    setattr(queue, "is_intake_paused" if intake else "is_dispatch_paused", paused)
+    _save(queue)
+    verb = ("pause" if paused else "resume") + ("_intake" if intake else "")
+    audit.record(f"queue.{verb}", f"queue:{queue.name}", actor=actor, reason=reason, details=details)
+
+
+def _clock() -> datetime:
+    """The control database's clock."""
+    at: datetime = sql.rows("jobqueue/clock", {}, alias="default")[0][0]
+    return at
 
 
 def _locked(name: str) -> Queue:
@@ -487,7 +584,10 @@ def push(queue: Queue) -> list[int]:
     """Write the queue's policy to every shard, never an older version over a newer. Returns shards not reached."""
     values = {name: getattr(queue, name) for name in _PUSHED_FIELDS}
     unreached = []
-    for number, alias in database.aliases().items():
+    shards, depth = len(database.aliases()), queue.depth_limit
+    for place, (number, alias) in enumerate(database.aliases().items()):
+        if depth is not None:  # every shard its even part of the queue's depth
+            values["depth_limit"] = max(1, depth // shards + (place < depth % shards))
         try:
             with transaction.atomic(using=alias):
                 rows = PolicyRow.objects.using(alias)

@@ -15,7 +15,7 @@ from jobqueue.enqueue import Accepted, NewJob
 from jobqueue.limits import REREADS_MAX
 from jobqueue.states import State
 from jobqueue.types import Scope
-from jobsplatform import database, sql
+from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import NotFound, Unavailable
 
 
@@ -93,7 +93,7 @@ _clock_read: tuple[float, datetime] | None = None  # when, and what it said
 
 def clock() -> datetime:
     """The database's clock, as one shard tells it."""
-    at: datetime = sql.rows("jobqueue/clock", {}, alias=next(iter(database.aliases().values())))[0][0]
+    at: datetime = everywhere.first(lambda alias: sql.rows("jobqueue/clock", {}, alias=alias))[0][0]
     return at
 
 
@@ -177,22 +177,38 @@ def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
     return {view.job_id: view for view in views}
 
 
+Place = tuple[
+    int, ...
+]  # where a list goes on: of each shard, by number, the id to go on below; 0: from the newest
+
+
 def page(
-    wanted: JobFilter, *, scope: Scope, before: int | None, limit: int
-) -> tuple[list[JobView], int | None]:
-    """A page of jobs, newest first, and the id to go on below (None: that was all)."""
-    params = asdict(wanted) | {"before": before, "limit": limit + 1} | scope.params()
-    found = heapq.merge(
-        *(
-            [row[0] for row in sql.rows("jobqueue/job_page", params, alias=a)]
-            for a in database.aliases().values()
-        ),
-        reverse=True,
-    )
-    ids = list(itertools.islice(found, limit + 1))
+    wanted: JobFilter, *, scope: Scope, before: Place | None, limit: int, unknown: list[int] | None = None
+) -> tuple[list[JobView], Place | None]:
+    """A page of jobs, newest first over all shards, and where to go on (None: that was all).
+
+    `unknown` gets the shards that do not answer; without it they are an error.
+    """
+    numbers = sorted(database.aliases())
+    places = dict(itertools.zip_longest(numbers, (before or ())[: len(numbers)], fillvalue=0))
+    params = asdict(wanted) | {"limit": limit + 1} | scope.params()
+
+    def one(alias: str) -> list[sql.Row]:
+        below = places[database.number_of(alias)] or None
+        return sql.rows("jobqueue/job_page", params | {"before": below}, alias=alias)
+
+    found = list(everywhere.numbered(one, unknown))
+    merged = heapq.merge(*(rows for _, rows in found), key=lambda row: row[1], reverse=True)
+    ids = [row[0] for row in itertools.islice(merged, limit + 1)]
+    for job_id in ids[:limit]:
+        places[_number(job_id)] = job_id
     views = jobs(ids[:limit], scope=scope)
     shown = [views[job_id] for job_id in ids[:limit] if job_id in views and views[job_id].state is not None]
-    return shown, ids[limit - 1] if len(ids) > limit else None
+    return shown, tuple(places[number] for number in numbers) if len(ids) > limit else None
+
+
+def _number(job_id: int) -> int:
+    return database.number_of(_alias(job_id))
 
 
 def attempts(

@@ -18,15 +18,33 @@ def payload(job_id: int, *, scope: Scope, actor: str, reason: str = "") -> tuple
     return sql.in_transaction(alias, lambda: _shown(job_id, scope, actor, reason, alias))
 
 
+def result(job_id: int, *, scope: Scope, actor: str, reason: str = "") -> str | None:
+    """The text of a job's result; audited. Raises NotFound until it has one."""
+    alias = database.alias_of(job_id)
+    if alias is None:
+        raise NotFound
+    return sql.in_transaction(alias, lambda: _shown_result(job_id, scope, actor, reason, alias))
+
+
+def _shown_result(job_id: int, scope: Scope, actor: str, reason: str, alias: str) -> str | None:
+    body = reads.result(job_id, scope=scope).body
+    _record(job_id, scope, actor, reason, alias, what="result")
+    return body
+
+
 def _shown(job_id: int, scope: Scope, actor: str, reason: str, alias: str) -> tuple[str | None, str | None]:
     found = reads.payload(job_id, scope=scope)
-    tenant_id = reads.jobs([job_id], scope=scope)[job_id].tenant_id
+    _record(job_id, scope, actor, reason, alias, what="payload")
+    return found
+
+
+def _record(job_id: int, scope: Scope, actor: str, reason: str, alias: str, *, what: str) -> None:
     audit.record(
         "job.payload_shown",
         f"job:{format_id(job_id)}",
         actor=actor,
-        tenant_id=tenant_id,
+        tenant_id=reads.jobs([job_id], scope=scope)[job_id].tenant_id,
         reason=reason,
+        details={"what": what},
         alias=alias,
     )
-    return found

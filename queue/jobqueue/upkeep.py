@@ -7,7 +7,6 @@ A shard that cannot be reached does not hold up the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,8 +16,8 @@ from jobqueue import judging, lanes, moves, poisons, wakeup
 from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.states import State
-from jobsplatform import database, events, sql
-from jobsplatform.errors import JobsPlatformError
+from jobqueue.usage import COUNT_MAX
+from jobsplatform import events, everywhere, sql
 
 LANE_IDLE_SECONDS: Final = 60
 PURGE_WINDOW: Final = 10_000  # results that one statement looks at
@@ -35,7 +34,7 @@ def promote(limit: int = 1_000, now: datetime | None = None) -> int:
         wakeup.lanes_ready(alias, (row[0] for row in rows))
         return sum(row[1] for row in rows)
 
-    return _counted(one_shard)
+    return everywhere.upkeep(one_shard)
 
 
 def _promoted(connection: psycopg.Connection[sql.Row], params: dict[str, Any]) -> list[sql.Row]:
@@ -56,11 +55,15 @@ def reap(limit: int = 500, now: datetime | None = None) -> Counter[str]:
     led = _moved("jobqueue/reap", params)
     if led:
         events.emit("reaped", **led)
-        for alias in database.aliases().values():
-            judging.judge_failing(alias, now=now)
-            if led[State.DEAD]:
-                poisons.gate(alias, now=now)
+        everywhere.upkeep(lambda alias: _judged(alias, has_dead=bool(led[State.DEAD]), now=now))
     return led
+
+
+def _judged(alias: str, *, has_dead: bool, now: datetime | None) -> int:
+    judging.judge_failing(alias, now=now)
+    if has_dead:
+        poisons.gate(alias, now=now)
+    return 0
 
 
 def expire(limit: int = 500, now: datetime | None = None) -> Counter[str]:
@@ -72,19 +75,20 @@ def expire(limit: int = 500, now: datetime | None = None) -> Counter[str]:
 
 
 def fold(limit: int = 5_000) -> int:
-    """Fold the ledger, the tenants' charges and the scheduler's old states. Returns how many rows."""
-    return _counted(
+    """Fold the ledger, charges, refusals and the scheduler's old states. Returns how many rows."""
+    return everywhere.upkeep(
         lambda alias: (
             _count("fold", alias, limit=limit)
             + _count("fold_service", alias, limit=limit, debt_max_s=DEBT_MAX_S)
             + _count("trim_states", alias, limit=limit)
+            + int(sql.rows("tenants/fold_refusals", {"limit": limit}, alias=alias, writes=True)[0][0])
         )
     )
 
 
 def sweep_lanes() -> int:
     """Wake lanes with work, put idle ones to sleep, raise the lower bounds of scans. Returns how many changed."""
-    return _counted(
+    return everywhere.upkeep(
         lambda alias: (
             _count("lane_sweep", alias, idle_s=LANE_IDLE_SECONDS)
             + _count("lane_low", alias)
@@ -96,24 +100,34 @@ def sweep_lanes() -> int:
 def sweep_reservations(limit: int = 1_000, now: datetime | None = None) -> int:
     """Free the places below depths that dead processes hold. Returns how many rows."""
     params = {"limit": limit, "stale_s": RESERVATION_SECONDS, "now": now}
-    return _counted(
+    return everywhere.upkeep(
         lambda alias: int(sql.rows("tenants/sweep_reservations", params, alias=alias, writes=True)[0][0])
+    )
+
+
+def sample_usage(limit: int = 200, now: datetime | None = None) -> int:
+    """Count what is in use of tenants' limits, each about once a minute. Returns how many limits."""
+    return everywhere.upkeep(
+        lambda alias: _count("sample_usage", alias, limit=limit, bound=COUNT_MAX, now=now)
     )
 
 
 def recheck_lanes() -> int:
     """Uncover rows below their lane's bound, as a clock that was set back leaves them. Returns lanes changed."""
-    return _counted(lambda alias: _count("lane_recheck", alias))
+    return everywhere.upkeep(lambda alias: _count("lane_recheck", alias))
 
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention, and names that nobody uses. Returns how many rows."""
     kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_states", "purge_tallies")
-    return _counted(
+    return everywhere.upkeep(
         lambda alias: (
             _purge_jobs(alias, limit, now)
             + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
             + lanes.purge(alias, limit=limit, now=now)
+            + int(
+                sql.rows("tenants/purge_usage", {"limit": limit, "now": now}, alias=alias, writes=True)[0][0]
+            )
         )
     )
 
@@ -159,18 +173,5 @@ def _moved(statement: str, params: dict[str, Any]) -> Counter[str]:
         wakeup.lanes_ready(alias, (row[8] for row in rows if row[1] == State.READY))
         return len(rows)
 
-    _counted(one_shard)
+    everywhere.upkeep(one_shard)
     return led
-
-
-def _counted(one_shard: Callable[[str], int]) -> int:
-    """Run on every shard; the first failure is raised after all had their turn."""
-    total, failure = 0, None
-    for alias in database.aliases().values():
-        try:
-            total += one_shard(alias)
-        except JobsPlatformError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return total

@@ -55,6 +55,11 @@ class Whereabouts:
         return latest and bool(self.ended_by_caller) and self.outcome == "lease_lost"
 
     @property
+    def is_of_its_worker(self) -> bool:
+        """Whether the caller is who was given the asked generation, which runs, has lapsed or has ended."""
+        return bool(self.ended_by_caller) or self._is_latest_of_caller
+
+    @property
     def _is_latest_of_caller(self) -> bool:
         running = self.state == State.RUNNING
         return running and self.asked_generation == self.latest_generation and bool(self.is_callers)

@@ -19,7 +19,6 @@ from jobsplatform.shapes import ListOf, Shape
 from tenants import access
 from tenants.models import ApiToken, Tenant
 
-OVERLAP_SECONDS_MAX: Final = 7 * 24 * 3_600
 QUEUES_MAX: Final = 100
 _PUBLIC_ID: Final = re.compile("[0-9a-z]{1,16}").fullmatch
 
@@ -32,7 +31,9 @@ NEW_TOKEN: Final = Shape(
 )
 ROTATE: Final = Shape(
     "RotateToken",
-    Integer(name="overlap_s", high=OVERLAP_SECONDS_MAX, default=0, doc="How long the old text goes on."),
+    Integer(
+        name="overlap_s", high=access.OVERLAP_SECONDS_MAX, default=0, doc="How long the old text goes on."
+    ),
 )
 MEMBERS: Final = {
     "id": TEXT,

@@ -86,9 +86,7 @@ class Load:
         self._threads: list[threading.Thread] = []
         self._producers: list[threading.Thread] = []
         self._faults: list[BaseException] = []
-        platform.manage("createtenant", name)
-        platform.manage("createqueue", name, "--set", *QUEUE_SETTINGS)
-        self.token = platform.token("--tenant", name, "--scopes", "produce,work,read")
+        self.token = platform.tenant(name, ("createqueue", name, "--set", *QUEUE_SETTINGS))
 
     # The threads
 

@@ -141,8 +141,7 @@ def test_fifty_restarts(platform: Platform, tmp_path: Path, seed: int) -> None:
 
 
 def test_a_server_that_is_away_is_503_with_a_time_to_come_back_and_readyz_says_so(platform: Platform) -> None:
-    platform.manage("createtenant", "away")
-    token = platform.token("--tenant", "away", "--scopes", "produce,work,read")
+    token = platform.tenant("away")
     url = f"{platform.server.url().rsplit('@', 1)[0]}@127.0.0.1:1/nowhere"
     with Web(platform, url) as web:
         assert web.call("GET", "/livez").status == 200

@@ -15,6 +15,7 @@ from tests.chaos.load import NOTE_KIND, Load
 
 pytestmark = pytest.mark.chaos
 
+AGAIN_S = 0.1
 ROLES = ("web", "web-worker", "dispatcher", "reaper", "keeper", "executor")
 
 
@@ -43,14 +44,14 @@ def run_kills(platform: Platform, load: Load, seed: int, *, jobs: int, kills: in
 
 
 def _start_wide_worker(platform: Platform, load: Load, jobs: int):
-    """Those that it takes along when it dies run alone afterwards; they are many."""
-    wide = ["--concurrency", str(jobs), "--suspects", "16"]
+    """Those that it takes along when it dies run alone afterwards; they are many, but then they are short."""
+    wide = ["--concurrency", str(jobs), "--suspects", "12"]
     return platform.start_helper("runworker", "--queues", load.name, *wide)
 
 
 def enqueue_notes(load: Load, jobs: int, *, seconds: float) -> None:
-    """Put in many jobs that run for a while, in one batch."""
-    payload = {"log": str(load.notes), "s": seconds}
+    """Put in many jobs that run for a while when they are first tried, in one batch."""
+    payload = {"log": str(load.notes), "s": seconds, "again_s": AGAIN_S}
     body = [
         {"kind": NOTE_KIND, "payload": payload, "queue": load.name, "request_key": f"first/{index}"}
         for index in range(jobs)

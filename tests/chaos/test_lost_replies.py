@@ -61,9 +61,7 @@ def assert_unknown(answer: Answer) -> None:
 
 @pytest.fixture(scope="module")
 def edge(platform: Platform) -> Iterator[Edge]:
-    platform.manage("createtenant", "cut")
-    platform.manage("createqueue", "cut")
-    token = platform.token("--tenant", "cut", "--scopes", "produce,work,read")
+    token = platform.tenant("cut", ("createqueue", "cut"))
     cutter = CommitCutter(("127.0.0.1", int(platform.server.address()["PORT"])))
     host, rest = platform.server.url().rsplit("@", 1)
     url = f"{host}@127.0.0.1:{cutter.port}/{rest.split('/', 1)[1]}?sslmode=disable&gssencmode=disable"
@@ -189,8 +187,7 @@ def test_leases_whose_payloads_could_not_be_read_are_never_called_unavailable(ed
 
 
 def test_leases_whose_tenant_could_not_be_read_are_never_called_unavailable(edge: Edge) -> None:
-    edge.platform.manage("createtenant", "unseen")
-    made = edge.platform.token("--tenant", "unseen", "--scopes", "produce")
+    made = edge.platform.tenant("unseen", scopes="produce")
     fleet = edge.platform.token("--fleet", "--scopes", "work")
     job = edge.platform.call("POST", "/v1/jobs", edge.job(kind="unseen"), made).body["job_id"]
     claim = {"queue": "cut", "capabilities": ["unseen"], "claim_key": f"claim-{next(_keys)}"}

@@ -1,4 +1,4 @@
-"""`platform`: one running `manage.py up` for the client's tests, and how they reach it."""
+"""`platform`: one running `manage.py up` for all of the client's tests, and how they reach it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ QUICK = Retry(give_up_after_s=60, first_s=0.02, cap_s=1)  # so that many cuts ta
 _names = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     platform = Platform(tmp_path_factory.mktemp("clients") / "data", flags=("--no-demo", "--no-workers"))
     try:
         platform.start().wait_ready()
-        platform.manage("createtenant", "acme")
         yield platform
     finally:
         platform.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def token(platform: Platform) -> str:
-    return platform.token("--tenant", "acme", "--scopes", "produce,work,read")
+    return platform.tenant("acme")
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,36 @@ def test_an_uncertain_attempt_is_reconciled(client: Client, place: Place) -> Non
     assert client.result(made.job_id).result == {"sent": True}
 
 
+@pytest.mark.parametrize("has_reconciler", [False, True])
+def test_without_a_clear_answer_a_handler_does_not_act(
+    client: Client, place: Place, has_reconciler: bool
+) -> None:
+    made, calls = client.enqueue(place.kind, 1, max_attempts=2), []
+
+    async def work(through: AsyncClient) -> None:
+        worker = worker_of(through)
+
+        @worker.handler(place.kind)
+        async def act(job: AsyncJobContext) -> object:
+            calls.append(job.reconcile)
+            raise Uncertain("no answer", retry_after_s=0)
+
+        async def look(job: AsyncJobContext) -> None:
+            return None
+
+        if has_reconciler:
+            worker.reconciler(place.kind)(look)
+
+        async def has_ended() -> bool:
+            return (await through.job(made.job_id)).state == "dead"
+
+        async with running(worker):
+            await until(has_ended)
+
+    run(work, place)
+    assert (client.job(made.job_id).dead_reason, calls) == ("uncertain", [False])
+
+
 def test_a_handler_whose_lease_is_lost_is_cancelled(client: Client, place: Place) -> None:
     made = client.enqueue(place.kind, 1)
     ended = asyncio.Event()

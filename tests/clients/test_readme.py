@@ -71,8 +71,7 @@ def reader(platform: Platform, token: str) -> Iterator[Reader]:
 @pytest.fixture
 def producer(platform: Platform) -> Iterator[Reader]:
     """On a tenant of its own: what it makes nobody works."""
-    platform.manage("createtenant", "readers")
-    token = platform.token("--tenant", "readers", "--scopes", "produce,work,read")
+    token = platform.tenant("readers")
     with closing(Reader(f"http://127.0.0.1:{platform.port}", token)) as reader:
         yield reader
 

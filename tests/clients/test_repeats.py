@@ -246,3 +246,20 @@ def test_the_callers_return_soon_after_the_platform_and_not_all_at_once(seed: in
     assert max(after) < 30 + 2 * Retry().cap_s * 1.25
     busiest = max(sum(start <= at < start + 0.1 for at in after) for start in after)
     assert busiest < 50
+
+
+def test_a_paused_intake_holds_back_nobody_else() -> None:
+    def serve(now: float, request: Request) -> Answer:
+        if b'"paused"' in (request.body or b""):
+            content = {"code": "unavailable", "status": 503, "reason": "intake_paused"}
+            return Reply(503, encode(content), {"retry-after": "5"})
+        return accepted(request)
+
+    world = World(serve, retry=Retry(give_up_after_s=60))
+    world.begin(world.core.enqueue(NewJob("a", 1, queue="paused")))
+    for number in range(50):
+        world.begin(world.core.enqueue(NewJob("a", number, queue="open")), at=1 + number)
+    world.run()
+    sent = [at for at, request in world.calls if b'"open"' in (request.body or b"")]
+    assert sent == [1.0 + number for number in range(50)]
+    assert [type(error) for error in world.errors] == [errors.Unavailable]

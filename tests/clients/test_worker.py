@@ -21,8 +21,10 @@ from jobsplatform_client import (
     JobFilter,
     LeaseLost,
     NewJob,
+    NotDone,
     Permanent,
     Release,
+    StillUnknown,
     Transient,
     Uncertain,
     Worker,
@@ -213,7 +215,7 @@ def test_an_effect_that_has_happened_is_not_repeated(client: Client, place: Plac
 
 
 def test_an_effect_that_has_not_happened_is_made(client: Client, place: Place) -> None:
-    job_id, calls = reconciling(client, place, lambda job: None)
+    job_id, calls = reconciling(client, place, lambda job: NotDone())
     assert (client.result(job_id).result, calls) == ("acted again", ["act", "look", "act"])
 
 
@@ -227,6 +229,42 @@ def test_a_reconciler_that_breaks_leaves_the_job_uncertain(client: Client, place
 
     job_id, calls = reconciling(client, place, look)
     assert (client.result(job_id).result, calls) == ("found", ["act", "look", "look"])
+
+
+@pytest.mark.parametrize("answer", [None, {"charged": True}, StillUnknown("the books are closed", 0)])
+def test_without_a_clear_answer_the_handler_does_not_act(
+    client: Client, place: Place, answer: object
+) -> None:
+    answers = iter([answer])
+    job_id, calls = reconciling(client, place, lambda job: next(answers, Done("found")))
+    assert (client.result(job_id).result, calls) == ("found", ["act", "look", "look"])
+
+
+def test_a_reconciler_that_raises_permanent_knows_nothing(client: Client, place: Place) -> None:
+    answers = iter([Permanent("no such charge")])
+
+    def look(job: JobContext) -> object:
+        for error in answers:
+            raise error
+        return Done("found")
+
+    job_id, calls = reconciling(client, place, look)
+    assert (client.result(job_id).result, calls) == ("found", ["act", "look", "look"])
+
+
+def test_without_a_reconciler_an_uncertain_job_is_not_acted_upon_again(client: Client, place: Place) -> None:
+    worker, calls = worker_of(client), []
+
+    @worker.handler(place.kind)
+    def act(job: JobContext) -> object:
+        calls.append(job.reconcile)
+        raise Uncertain("the receiver did not answer", retry_after_s=0)
+
+    made = client.enqueue(place.kind, 1, max_attempts=2)
+    with running(worker):
+        until(lambda: client.job(made.job_id).state in ("succeeded", "dead"), 60)
+    job = client.job(made.job_id)
+    assert (job.state, job.dead_reason, calls) == ("dead", "uncertain", [False])
 
 
 # Prefetched leases

@@ -106,6 +106,8 @@ def test_a_payload_may_come_from_a_file(tmp_path: Path) -> None:
         (["list", "--tenant", "nobody"], "no tenant"),
         (["campaign", "create", "--note", "n"], "at least one condition"),
         (["campaign", "create", "--reason", "invalid"], "must say why"),
+        (["campaign", "create", "--kind", "", "--note", "n"], "is empty"),
+        (["campaign", "create", "--fingerprint", " ", "--note", "n"], "is empty"),
         (["campaign", "create", "--reason", "invalid", "--note", "n", "--rate", "201"], "between 1 and 200"),
         (
             ["campaign", "create", "--reason", "invalid", "--note", "n", "--stop-at", "0"],

@@ -14,6 +14,7 @@ from jobqueue.types import FLEET, Scope
 from jobsplatform import events
 from tests import cast
 from tests.cast import acme, at, globex
+from tests.commands_cast import run
 
 pytestmark = pytest.mark.django_db
 
@@ -47,6 +48,18 @@ def test_the_latest_group_comes_first_and_pages_have_no_gaps() -> None:
         if before is None:
             break
     assert seen == words[::-1]
+
+
+def test_a_noisy_tenant_hides_nobody_s_groups_and_a_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for turn, word in enumerate("abcdefgh"):
+        _dead(1, f"fault {word}", now=10 * turn)
+    _dead(1, "quiet", now=100, tenant_id=globex().pk)
+    assert (len(_page()), any(group.is_cut for group in _page())) == (9, False)
+    monkeypatch.setattr(groups, "PAIRS_MAX", 4)
+    assert len(_page()) == 4
+    assert "quiet" in [group.sample for group in _page()]
+    assert all(group.is_cut and group.is_capped for group in _page())
+    assert "Not all errors were looked at" in run("dlq", "groups").out
 
 
 def test_a_count_ends_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:

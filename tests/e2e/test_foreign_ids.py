@@ -24,10 +24,7 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def tokens(platform: Platform) -> tuple[str, str]:
     """Of the tenant whose id it is, and of the one who tries it."""
-    for slug in ("owner", "prober"):
-        platform.manage("createtenant", slug)
-    owner = platform.token("--tenant", "owner", "--scopes", "produce,read")
-    return owner, platform.token("--tenant", "prober", "--scopes", "produce,read")
+    return platform.tenant("owner", scopes="produce,read"), platform.tenant("prober", scopes="produce,read")
 
 
 @pytest.mark.slow

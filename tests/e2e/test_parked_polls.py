@@ -270,7 +270,9 @@ def test_the_api_s_and_the_worker_s_tests_pass_through_a_transaction_pooler(tmp_
             names = ("JOBSPLATFORM_TEST_RUN", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER")
             environment = {name: value for name, value in os.environ.items() if name not in names}
             environment["JOBSPLATFORM_TEST_DATABASE_URL"] = pooled
-            files = ["test_api_working", "test_api_producing", "test_api_messages", "worker/test_runworker"]
+            files = ["test_api_working", "test_api_producing", "test_api_messages"]
+            parts = ("runworker", "crashes", "signals", "ends_in_time", "suspects", "acting_outside")
+            files += [f"worker/test_{part}" for part in parts]
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
             command += [f"tests/jobqueue/{name}.py" for name in files]
             command += [

@@ -24,8 +24,7 @@ def instant(text: str) -> datetime:
 
 @pytest.fixture(scope="module")
 def token(platform: Platform) -> str:
-    platform.manage("createtenant", "parked")
-    return platform.token("--tenant", "parked", "--scopes", "produce,work,read")
+    return platform.tenant("parked")
 
 
 # S55
@@ -139,10 +138,7 @@ def _deadline(web: Web, token: str, seconds: float) -> Answer:
 
 def test_parallel_calls_of_two_tenants_never_get_each_others_replies(platform: Platform) -> None:
     tenants = ("left", "right")
-    tokens = {}
-    for slug in tenants:
-        platform.manage("createtenant", slug)
-        tokens[slug] = platform.token("--tenant", slug, "--scopes", "produce,work,read")
+    tokens = {slug: platform.tenant(slug) for slug in tenants}
     assert len(platform.pids("web-worker")) >= 2
 
     def ask(task: tuple[str, int]) -> list[str]:

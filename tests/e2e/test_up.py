@@ -123,8 +123,7 @@ def test_secrets_are_their_owners_alone(fresh: Platform, name: str) -> None:
 
 
 def test_it_ends_in_time_with_work_going_on_and_starts_again_on_what_it_left(fresh: Platform) -> None:
-    fresh.manage("createtenant", "kept")
-    token = fresh.token("--tenant", "kept", "--scopes", "produce,work,read")
+    token = fresh.tenant("kept")
     body = {"kind": "demo.sleep", "payload": {"seconds": 60}, "priority": 0}
     path = f"/v1/jobs/{fresh.call('POST', '/v1/jobs', body, token).body['job_id']}"
     until(lambda: fresh.call("GET", path, token=token).body["state"] == "running", 20)
@@ -169,8 +168,7 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 def test_two_shards_never_give_one_id_twice_and_both_do_their_work(sharded: Platform) -> None:
-    sharded.manage("createtenant", "acme")
-    token = sharded.token("--tenant", "acme", "--scopes", "produce,read")
+    token = sharded.tenant("acme", scopes="produce,read")
     jobs = [{"kind": "text.index", "payload": {"text": "a b"}, "request_key": f"k-{n}"} for n in range(100)]
     answer = sharded.call("POST", "/v1/jobs/batch", {"jobs": jobs}, token)
     ids = {result["job_id"] for result in answer.body["results"]}

@@ -9,13 +9,13 @@ from django.contrib import admin
 from django.db.models import Model
 from django.urls import reverse
 
-from jobqueue import policies, reads
+from jobqueue import desk, policies, reads
 from jobqueue.admin.jobs import job_url
 from jobqueue.ids import format_id
 from jobqueue.models import Job, PolicyRow, Queue
 from jobqueue.types import FLEET
 from jobsplatform import adminsite
-from tenants.models import AuditEntry, Quota
+from tenants.models import AuditEntry
 from tests import admin_cast, cast
 from tests.admin_cast import page
 from tests.cast import SHARD, at
@@ -64,9 +64,7 @@ def test_pages_to_add_answer_where_adding_is_possible(model: type[Model]) -> Non
         "ApiToken",
         "Dependency",
         "JobKind",
-        "Membership",
         "Queue",
-        "Quota",
         "Schedule",
         "Tenant",
     }
@@ -117,13 +115,13 @@ def test_a_job_cannot_be_changed_or_deleted() -> None:
 
 
 def test_lists_go_on_below_the_last_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin.site.get_model_admin(Job), "list_per_page", 4)
+    monkeypatch.setattr(desk, "ROWS", 4)
     ids = [format_id(job_id) for job_id in cast.enqueue_many(10)]
     client = admin_cast.operator()
     seen, query = [], ""
     while True:
         text = page(client, _list_of(Job) + query)
-        seen += re.findall(r'<th class="field-job"><a [^>]*>([^<]+)<', text)
+        seen += re.findall(r'<th scope="row"><a [^>]*>([^<]+)<', text)
         following = re.search(r'href="(\?before=[^"]+)" rel="next"', text)
         if following is None:
             break
@@ -150,7 +148,7 @@ def test_attempts_go_on_below_the_last_row(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("before", ["x", "1~2~3", "", "~"])
 def test_a_place_that_is_none_leads_back_to_the_list(before: str) -> None:
     client = admin_cast.operator()
-    assert client.get(_list_of(Job), {"before": before}).status_code == 302
+    assert "no place in a list" in page(client, f"{_list_of(Job)}?before={before}")
     assert client.get(reverse("admin:queue_attempt_changelist"), {"before": before}).status_code == 302
 
 
@@ -170,8 +168,8 @@ def test_jobs_are_found_by_their_id_and_tenant() -> None:
     mine, other = cast.enqueue(), cast.enqueue(tenant_id=cast.globex().pk)
     client = admin_cast.operator()
     assert format_id(other) not in page(client, f"{_list_of(Job)}?q={format_id(mine)}")
-    assert format_id(mine) not in page(client, f"{_list_of(Job)}?tenant={cast.globex().pk}")
-    page(client, f"{_list_of(Job)}?q=nonsense")
+    assert format_id(mine) not in page(client, f"{_list_of(Job)}?q=tenant:globex")
+    assert "neither a job" in page(client, f"{_list_of(Job)}?q=nonsense")
 
 
 # Cancel
@@ -268,40 +266,3 @@ def test_who_may_only_look_cannot_pause() -> None:
         _list_of(Queue), {"action": "pause", "_selected_action": [queue.id]}
     )
     assert not PolicyRow.objects.using(SHARD).get(name="mail").is_dispatch_paused
-
-
-# Quotas
-
-
-def test_a_quota_is_set_and_lifted_by_the_verb() -> None:
-    client, tenant = admin_cast.operator(), cast.acme()
-    cast.queue()
-    limits = {"max_running": 2, "max_depth": "", "weight": 3}
-    form = {"tenant": tenant.pk, "queue": "default", "band": 1, **limits}
-    assert client.post(reverse("admin:tenants_quota_add"), form).status_code == 302
-    quota = Quota.objects.get()
-    assert (quota.tenant, quota.queue, quota.band, quota.max_running) == (tenant, "default", 1, 2)
-    address = reverse("admin:tenants_quota_change", args=[quota.pk])
-    assert client.post(address, {"max_running": "", "weight": 3}).status_code == 302
-    quota.refresh_from_db()
-    assert (quota.max_running, quota.weight) == (None, 3)
-    assert AuditEntry.objects.filter(action="quota.set", actor="user:ops").count() == 2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"queue": "nope"},
-        {"queue": "", "band": 1},
-        {"band": 5},
-        {"band": -1},
-        {"weight": 0},
-        {"max_depth": -1},
-    ],
-)
-def test_a_wrong_quota_is_refused_in_the_form(wrong: dict[str, object]) -> None:
-    cast.queue()
-    form = {"tenant": cast.acme().pk, "queue": "default", "band": "", **wrong}
-    response = admin_cast.operator().post(reverse("admin:tenants_quota_add"), form)
-    assert "errorlist" in admin_cast.checked(response)
-    assert not Quota.objects.exists()

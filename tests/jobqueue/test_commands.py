@@ -353,7 +353,7 @@ def test_fsck_names_each_fault() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_fsck_of_a_lost_database_is_one_line(process_environment: dict[str, str]) -> None:
     lost = process_environment | {"JOBSPLATFORM_DATABASE_URL": "postgresql://127.0.0.1:1/x"}
-    ran = run_apart(lost | {"JOBSPLATFORM_SHARDS": ""}, "fsck")
+    ran = run_apart(lost | {"JOBSPLATFORM_SHARDS": "", "JOBS_POOL_WAIT_SECONDS": "2"}, "fsck")
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
 
 

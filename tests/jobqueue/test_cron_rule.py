@@ -170,6 +170,15 @@ def test_sunday_has_its_names(text: str) -> None:
     assert fires(text, "UTC", "2026-11-30 00:00", 1) == ["2026-12-06T00:00Z"]
 
 
+@pytest.mark.parametrize("text", ["0 0 * * 7/2", "0 0 * * 7/1"])
+def test_a_step_from_the_end_of_a_week_is_sunday_alone(text: str) -> None:
+    assert expressions.fields(text) == expressions.fields("0 0 * * 7")
+
+
+def test_a_step_from_the_end_of_any_field_is_the_end() -> None:
+    assert expressions.fields("59/5 23/5 31/5 12/5 7/5") == expressions.fields("59 23 31 12 7")
+
+
 def test_nothing_fires_after_the_last_year() -> None:
     assert fires("0 0 1 1 *", "UTC", "9998-06-01 00:00", 3) == ["9999-01-01T00:00Z"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -12,7 +13,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from jobqueue.doctor import work_is_moved
-from jobsplatform import doctor
+from jobsplatform import doctor, servers
 from jobsplatform.doctor import Finding, Verdict
 from jobsplatform.errors import Unavailable
 from tests import cast
@@ -81,6 +82,31 @@ def test_a_server_without_durability_is_wrong() -> None:
     finally:
         with connections[cast.SHARD].cursor() as cursor:
             cursor.execute("RESET synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "words"),
+    [
+        ({"standbys_wanted": "*", "standbys": 1}, Verdict.OK, "1 attached"),
+        ({"standbys_wanted": "*", "standbys": 0}, Verdict.WRONG, "0 attached"),
+        ({"standbys_wanted": "*", "standbys": None}, Verdict.LOOK, "not to be seen"),
+        ({}, Verdict.WRONG, "commits wait for none"),
+    ],
+)
+def test_a_standby_is_judged_where_commits_wait_for_it_or_should(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, said: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    settings.JOBS_STANDBY_REQUIRED = True
+    real = servers.of
+    monkeypatch.setattr(servers, "of", lambda alias: replace(real(alias), **said))
+    finding = found("standby")
+    assert (finding.verdict, finding.value) == (verdict, words)
+
+
+def test_a_clock_that_is_far_off_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = servers.of
+    monkeypatch.setattr(servers, "of", lambda alias: replace(real(alias), off_s=31.0))
+    assert found("clock").verdict is Verdict.WRONG
 
 
 def test_a_server_that_is_away_is_a_line_and_the_others_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:

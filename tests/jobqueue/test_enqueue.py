@@ -286,8 +286,9 @@ def test_a_job_due_at_its_deadline_is_refused(timing: dict[str, Any]) -> None:
 def test_a_queue_whose_intake_is_paused_takes_nothing() -> None:
     cast.queue("calm")
     policies.pause("calm", intake=True, actor=OPS)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as refused:
         cast.enqueue(queue=policies.by_name("calm"))
+    assert refused.value.extra == {"reason": "intake_paused"}  # so that a client holds back this call alone
 
 
 def test_a_resumed_intake_takes_work_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobqueue import leases, reads, upkeep
+from jobqueue.hub.claims import give_back
 from jobqueue.types import FLEET
 from jobsplatform.errors import AlreadyFinished, LeaseExpired, StaleGeneration
 from tests import cast
@@ -109,6 +110,35 @@ def test_a_queue_may_bound_releases() -> None:
     assert states == ["ready", "ready", "dead"]
     dead = cast.row("dlq_deadletter", job_id)
     assert (dead["reason"], dead["attempt"]) == ("released_too_often", 0)
+
+
+def test_what_nobody_started_may_be_given_back_for_ever() -> None:
+    q = cast.queue("strict", max_releases=1)
+    job_id = cast.enqueue(queue=q, now=at(0))
+    for turn in range(25):
+        lease = cast.claim_one(q, now=at(turn), prefetch=True)
+        assert cast.release(lease, now=at(turn)).state == "ready"
+    ready = cast.row("queue_readyjob", job_id)
+    assert (ready["attempt"], ready["releases"], ready["lapses"]) == (0, 0, 0)
+
+
+def test_a_release_by_a_handler_counts_though_its_start_was_not_told() -> None:
+    q = cast.queue("strict", max_releases=1)
+    cast.enqueue(queue=q, now=at(0))
+    states = [
+        cast.release(cast.claim_one(q, now=at(turn), prefetch=True), now=at(turn), counts=True).state
+        for turn in range(2)
+    ]
+    assert states == ["ready", "dead"]
+
+
+def test_what_reached_no_consumer_kills_no_job() -> None:
+    q = cast.queue("strict", max_releases=1)
+    job_id = cast.enqueue(queue=q)
+    for _ in range(3):
+        give_back([cast.claim_one(q, now=None)])
+    ready = cast.row("queue_readyjob", job_id)
+    assert (ready["attempt"], ready["releases"], ready["generation"]) == (0, 0, 3)
 
 
 def test_a_release_that_was_one_too_many_is_replayed() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import OperationalError
 
 from jobsplatform import events, loop
@@ -94,8 +95,52 @@ def test_a_lost_database_is_waited_for_and_its_return_is_told(error: Exception, 
 def test_the_wait_for_a_lost_database_stays_under_its_bound():
     duty = Pass("work", lambda: 0, 0.1)
     waits = [duty.back_off() for _ in range(50)]
-    assert max(waits) <= loop.BACKOFF_SECONDS_MAX
-    assert min(waits[10:]) >= loop.BACKOFF_SECONDS_MAX / 2
+    assert max(waits) <= settings.JOBS_RECONNECT_SECONDS
+    assert min(waits[10:]) >= settings.JOBS_RECONNECT_SECONDS / 2
+
+
+def test_a_paced_pass_does_no_more_a_second_than_its_rate_while_more_is_waiting():
+    times, act = counting(lambda: 10)
+    run([Pass("work", act, 5, full=10, rate_per_s=100)], 1.05)
+    assert 8 <= len(times) <= 11
+
+
+def test_a_paced_pass_makes_up_for_what_its_batch_took():
+    def slow() -> int:
+        time.sleep(0.04)
+        return 10
+
+    times, act = counting(slow)
+    run([Pass("work", act, 5, full=10, rate_per_s=100)], 1.05)
+    assert 8 <= len(times) <= 11, "the time of the batch counts towards its pause"
+
+
+def test_a_paced_pass_rests_for_as_long_as_its_batch_took():
+    def slow() -> int:
+        time.sleep(0.1)
+        return 10
+
+    times, act = counting(slow)
+    run([Pass("work", act, 5, full=10, rate_per_s=10_000)], 1.05)
+    assert 4 <= len(times) <= 6
+
+
+def test_a_paced_pass_that_has_caught_up_is_as_quick_as_before():
+    left = [10, 10, 3, 0, 0, 0, 0, 0, 0, 0]
+    times, act = counting(lambda: left.pop(0) if left else 0)
+    run([Pass("work", act, 0.05, full=10, rate_per_s=1_000)], 0.4)
+    assert len(times) >= 5
+
+
+def test_other_passes_run_between_the_batches_of_a_paced_one():
+    times, act = counting()
+    run([Pass("backlog", lambda: 10, 5, full=10, rate_per_s=100), Pass("urgent", act, 0.05)], 1)
+    assert len(times) >= 10
+
+
+@pytest.mark.parametrize(("rate", "batch"), [(5_000, 1_000), (100_000, 1_000), (100, 20), (2, 1)])
+def test_a_batch_is_a_fifth_of_a_second_s_work(rate: int, batch: int):
+    assert loop.batch_of(rate, most=1_000) == batch
 
 
 def test_a_stop_ends_a_long_sleep_at_once():

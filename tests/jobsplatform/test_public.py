@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from django.core.checks import Error
 from django.db import connections
 from django.test import Client
 
-from jobsplatform import checks, public
+from jobsplatform import checks, public, servers
+from jobsplatform.errors import Unavailable
 from tests.api_cast import Api, caller, code
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +58,59 @@ def test_a_database_that_may_lose_commits_is_not_ready(anyone: Api, monkeypatch:
     fault = Error("fsync is off", id="jobsplatform.E012")
     monkeypatch.setattr(checks, "servers_are_durable", lambda app_configs, databases: [fault])
     assert "durable" in anyone.get("/readyz").json()["detail"]
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the servers say something of themselves that no test can make true."""
+    real = servers.of
+
+    def change(**values: Any) -> None:
+        monkeypatch.setattr(servers, "of", lambda alias: replace(real(alias), **values))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"off_s": 31.0}, "clock that is 31 s off"),
+        ({"standbys_wanted": "ANY 1 (a, b)", "standbys": 0}, "waits for a standby"),
+    ],
+)
+def test_a_database_on_which_leases_or_commits_would_hang_is_not_ready(
+    anyone: Api, changed: Callable[..., None], said: dict[str, Any], words: str
+) -> None:
+    changed(**said)
+    response = anyone.get("/readyz")
+    assert code(response) == (503, "unavailable")
+    assert words in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_ready"),
+    [
+        ({}, False),
+        ({"standbys_wanted": "*", "standbys": 1}, True),
+        ({"standbys_wanted": "*", "standbys": 1, "synchronous_commit": "local"}, False),
+    ],
+)
+def test_where_a_standby_is_required_nothing_is_ready_without_one(
+    anyone: Api, changed: Callable[..., None], settings: Any, said: dict[str, Any], is_ready: bool
+) -> None:
+    settings.JOBS_STANDBY_REQUIRED = True
+    changed(**said)
+    response = anyone.get("/readyz")
+    assert response.status_code == (200 if is_ready else 503)
+    assert is_ready or "has no standby" in response.json()["detail"]
+
+
+def test_a_database_that_is_away_is_told(anyone: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(alias: str) -> None:
+        raise Unavailable
+
+    monkeypatch.setattr(servers, "of", away)
+    assert "control database: cannot be reached" in anyone.get("/readyz").json()["detail"]
 
 
 def test_metrics_are_open_on_this_machine_and_else_for_the_fleet(anyone: Api) -> None:

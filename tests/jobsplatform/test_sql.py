@@ -102,3 +102,16 @@ def test_a_short_transaction_inside_another_is_not_committed_before_it() -> None
             sql.short_transaction(SHARD, lambda connection: psycopg.Cursor(connection).execute(MARK, [7]))
             assert other.execute(count).fetchone() == (0,)
         assert other.execute(count).fetchone() == (1,)
+
+
+@pytest.mark.django_db
+def test_a_statement_that_takes_too_long_is_ended_and_what_follows_is_not_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sql, "_sent", lambda statement: b"SELECT pg_sleep(30)")
+    with pytest.raises(Unavailable), sql.bounded_read(cast.SHARD, 1):
+        sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
+    monkeypatch.undo()
+    with sql.bounded_read(cast.SHARD, 1):
+        assert cast.read("SELECT current_setting('statement_timeout')") == [("1s",)]
+    assert cast.read("SELECT current_setting('statement_timeout')") == [("0",)]

@@ -211,7 +211,7 @@ class Life(RuleBasedStateMachine):
         self._remember(lease, "release", delay, answer)
         m = self.model
         m.attempt -= 1
-        m.releases += 1
+        m.releases += m.is_started  # what nobody started may be given back for ever
         if m.cancel_requested:
             self._end("result")
         elif m.releases > MAX_RELEASES:

@@ -9,6 +9,7 @@ import pytest
 from tenants import signing
 from tenants.models import SigningSecret
 from tests import cast
+from tests.commands_cast import refused, run
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +54,17 @@ def test_showing_and_rotating_are_audited(verb: str) -> None:
     cast.acme()
     getattr(signing, verb)("acme", actor="test")
     assert cast.audited(f"signing_secret.{verb}", alias="default") == 1
+
+
+@pytest.mark.parametrize("verb", ["show", "rotate"])
+def test_a_reason_is_kept_and_bounded(verb: str) -> None:
+    cast.acme()
+    assert "at most 2,000" in refused("signingsecret", verb, "acme", "--reason", "x" * 2_001)
+    assert run("signingsecret", verb, "acme", "--reason", "leaked").code == 0
+    stored = cast.read(
+        "SELECT reason FROM tenants_auditentry WHERE starts_with(action, 'signing_secret.')", alias="default"
+    )
+    assert stored == [("leaked",)]
 
 
 def test_no_secret_is_stored() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from django.db import connections, transaction
 
+from jobsplatform import sql
 from tenants import audit
 from tests.cast import OPS, SHARD
 from tests.commands_cast import run
@@ -118,6 +120,25 @@ def test_sealed_chains_verify_and_are_sealed_again_only_when_they_grow() -> None
     _write(8, SHARD)
     assert audit.seal() == 1
     assert run("verifyaudit").code == 0
+
+
+def test_many_seals_are_compared_by_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, asked = [], []
+    for turn in range(40):
+        ids.append(_write(turn % 3))
+        audit.seal()
+    _tamper(f"DELETE FROM tenants_auditentry WHERE id IN ({ids[7]}, {ids[20]})")
+    ask = sql.rows
+
+    def noted(name: str, *args: Any, **more: Any) -> list[sql.Row]:
+        asked.append(name)
+        return ask(name, *args, **more)
+
+    monkeypatch.setattr(sql, "rows", noted)
+    found = list(audit.verify_seals())
+    assert [missing.entry_id for missing in found] == [ids[7], ids[20]]
+    assert len({missing.seal_id for missing in found}) == 2
+    assert asked == ["tenants/audit_seals", "tenants/audit_missing", "tenants/audit_seals"]
 
 
 def test_a_seal_that_is_taken_away_breaks_the_platforms_chain() -> None:

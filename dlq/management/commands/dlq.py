@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
-from dlq import campaigns, corrections, fork, groups, reads, redrive
+from dlq import campaigns, corrections, fork, groups, handling, reads, redrive
 from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies
@@ -34,7 +35,8 @@ class Command(VerbCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for add in (_add_list, _add_groups, _add_growth, _add_show, _add_correct, _add_redrive, _add_fork):
+        one = (_add_show, _add_correct, _add_redrive, _add_fork)
+        for add in (_add_list, _add_groups, _add_growth, _add_assign, *one):
             add(verbs)
         _add_campaign(verbs)
 
@@ -63,13 +65,21 @@ class Command(VerbCommand):
     def act_groups(self, options: dict[str, Any]) -> None:
         found, more = groups.page(scope=_scope(options), before=None, limit=PAGE_DEFAULT)
         for group in found:
-            count = f"{groups.COUNT_CAP:,}+" if group.is_capped else f"{group.count:,}"
+            count = f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else "")
             kinds = ", ".join(group.kinds)
             self.stdout.write(
                 f"{group.fingerprint}  {count:>7}  {format_instant(group.last_seen)}  {kinds}: {_short(group.sample)}"
             )
         counted = "1 group" if len(found) == 1 else f"{len(found)} groups"
         self.stdout.write(f"{counted} shown" + (", there are more." if more else "."))
+        if any(group.is_cut for group in found):
+            self.stdout.write("Not all errors were looked at: there are too many for one read.")
+
+    def act_assign(self, options: dict[str, Any]) -> None:
+        done = handling.assign(
+            options["fingerprint"], assignee=options["assignee"], note=_note(options), actor=actor()
+        )
+        self.stdout.write(f"{done.assignee or 'Nobody'} looks after {done.fingerprint}.")
 
     def act_growth(self, options: dict[str, Any]) -> None:
         for one in groups.growth():
@@ -181,9 +191,16 @@ def _add_filter(parser: CommandParser) -> None:
     parser.add_argument("--tenant", metavar="SLUG", help="of one tenant alone")
     parser.add_argument("--queue", metavar="NAME")
     parser.add_argument("--reason", choices=DeadReason.values)
-    parser.add_argument("--kind")
-    parser.add_argument("--fingerprint", help="as `dlq groups` shows it")
+    parser.add_argument("--kind", type=_named)
+    parser.add_argument("--fingerprint", type=_named, help="as `dlq groups` shows it")
     parser.add_argument("--failed-before", metavar="INSTANT", help="RFC 3339, such as 2030-01-31T08:00:00Z")
+
+
+def _named(text: str) -> str:
+    """Refuses what is empty: a filter by it would find nothing, for ever."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; leave it out for any")
+    return text
 
 
 def _add_list(verbs: Any) -> None:
@@ -195,6 +212,13 @@ def _add_list(verbs: Any) -> None:
 def _add_groups(verbs: Any) -> None:
     parser = verb_parser(verbs, "groups", help="dead letters by the error that they share, latest first")
     parser.add_argument("--tenant", metavar="SLUG", help="of one tenant alone")
+
+
+def _add_assign(verbs: Any) -> None:
+    parser = verb_parser(verbs, "assign", help="say who looks after an error")
+    parser.add_argument("fingerprint", metavar="FINGERPRINT", help="as `dlq groups` shows it")
+    parser.add_argument("--assignee", default="", metavar="ACCOUNT", help="empty: nobody")
+    parser.add_argument("--note", required=True, help="why, or what is known")
 
 
 def _add_growth(verbs: Any) -> None:

@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 
-from jobqueue import leases, reads
-from jobqueue.admin.filters import TenantFilter
-from jobqueue.admin.names import Names
+from jobqueue import desk, exporting, leases, query, reads, retrying, reveal
 from jobqueue.ids import format_id, parse_id
+from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import Attempt, Job, LaneMinute
-from jobqueue.reads import JobView
-from jobqueue.states import State
 from jobqueue.types import FLEET
-from jobsplatform import database
+from jobsplatform import database, frame
 from jobsplatform.adminsite import (
     NOTHING,
     ReasonForm,
     ShardAdmin,
-    ShardFilter,
     actor,
     ago,
     ask_and_act,
     badge,
-    masked,
     require,
+    streamed,
     table_page,
-    until,
 )
-from jobsplatform.errors import NotFound
-from jobsplatform.wording import one_line, span
+from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.exporting import visible
+from jobsplatform.wording import describe, one_line, span
 
-ATTEMPTS_SHOWN_MAX: Final = 50
-CANCEL: Final = "queue.change_job"  # the permission
+# Permissions
+CANCEL: Final = "queue.change_job"
+RETRY: Final = "queue.retry_job"
+EXPORT: Final = "queue.export_job"
+REVEAL: Final = ("queue.view_payload", "dlq.add_correction")  # who corrects must see what
+DEAD_VERBS: Final = {"redrive": "dlq.add_redrive", "correct": "dlq.add_correction"}
+
+frame.in_menu("Jobs", "queue_job_changelist", permission="queue.view_job", order=20)
 
 
 def job_url(job_id: int) -> str:
@@ -86,157 +91,68 @@ class JobKeyedAdmin(ShardAdmin):
 
 @admin.register(Job)
 class JobAdmin(JobKeyedAdmin):
-    list_display = ("job", "state", "kind", "tenant", "queue", "band", "created", "tries", "last_error")
-    list_filter = (ShardFilter, TenantFilter)
-    search_fields = ("id",)
-    change_form_template = "admin/queue/job/change_form.html"
-    fieldsets = (
-        (
-            None,
-            {"fields": (("state", "kind"), ("tenant", "queue"), ("band", "dependency"), "request_key")},
-        ),
-        ("Time", {"fields": (("created_at", "not_before"), ("due", "deadline"), ("running", "finished"))}),
-        (
-            "Tries",
-            {"fields": (("tries", "generation"), ("crashes", "redrives"), "dead_reason", "last_error")},
-        ),
-        ("Content", {"fields": ("content", "payload_ref", "traceparent")}),
-    )
-    readonly_fields = (
-        "state",
-        "tenant",
-        "queue",
-        "band",
-        "due",
-        "running",
-        "finished",
-        "tries",
-        "generation",
-        "crashes",
-        "redrives",
-        "dead_reason",
-        "last_error",
-        "content",
-    )
+    """The list is a query bar's; a job's page is read-only: what may change it are verbs, each with its own form."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("payload")
-
-    def prepare(self, rows: Sequence[Any]) -> None:
-        views = reads.jobs([row.pk for row in rows], scope=FLEET)
-        known = Names((row.tenant_id for row in rows), (row.queue_id for row in rows))
-        for row in rows:
-            row.view, row.place = views.get(row.pk), known.place(row)
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         return [
             path("attempts/", wrap(attempts_page), name="queue_attempt_changelist"),
             path("minutes/", wrap(minutes_page), name="queue_laneminute_changelist"),
+            path("export/", wrap(require_POST(export_view)), name="queue_job_export"),
             path("<path:object_id>/cancel/", wrap(self.cancel_view), name="queue_job_cancel"),
+            path("<path:object_id>/retry/", wrap(self.retry_view), name="queue_job_retry"),
+            path("<path:object_id>/reveal/", wrap(reveal_view), name="queue_job_reveal"),
             *super().get_urls(),
         ]
 
-    # Columns
-
-    @admin.display(description="job")
-    def job(self, row: Any) -> str:
-        return format_id(row.pk)
-
-    @admin.display
-    def state(self, row: Any) -> SafeString:
-        return badge(_of(row, "state"))
-
-    @admin.display
-    def tenant(self, row: Any) -> str:
-        return str(row.place.tenant)
-
-    @admin.display
-    def queue(self, row: Any) -> str:
-        return str(row.place.queue)
-
-    @admin.display
-    def band(self, row: Any) -> str:
-        return str(row.place.band)
-
-    @admin.display(description="age")
-    def created(self, row: Any) -> SafeString | str:
-        return ago(row.created_at)
-
-    @admin.display(description="attempts")
-    def tries(self, row: Any) -> str:
-        used = _of(row, "attempts_used")
-        return NOTHING if used is None else f"{used} of {_of(row, 'max_attempts')}"
-
-    @admin.display(description="last error")
-    def last_error(self, row: Any) -> str:
-        error_class = _of(row, "error_class")
-        return f"{error_class}: {first_line(_of(row, 'error_message'))}" if error_class else NOTHING
-
-    @admin.display
-    def due(self, row: Any) -> SafeString | str:
-        return until(_of(row, "due_at"))
-
-    @admin.display(description="running since")
-    def running(self, row: Any) -> SafeString | str:
-        claimed_at = _of(row, "claimed_at")
-        if claimed_at is None:
-            return NOTHING
-        asked = " · cancel requested" if _of(row, "cancel_requested") else ""
-        return format_html("{} · lease ends {}{}", ago(claimed_at), until(_of(row, "expires_at")), asked)
-
-    @admin.display
-    def finished(self, row: Any) -> SafeString | str:
-        return until(_of(row, "finished_at"))
-
-    @admin.display
-    def generation(self, row: Any) -> object:
-        return _of(row, "generation")
-
-    @admin.display
-    def crashes(self, row: Any) -> object:
-        return _of(row, "crashes")
-
-    @admin.display
-    def redrives(self, row: Any) -> object:
-        return _of(row, "redrive_generation")
-
-    @admin.display(description="dead because")
-    def dead_reason(self, row: Any) -> str:
-        return _of(row, "dead_reason") or NOTHING
-
-    @admin.display(description="payload")
-    def content(self, row: Any) -> SafeString | str:
-        return masked(_of(row, "payload_bytes"), _of(row, "payload_sha256"))
-
     # Pages
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Jobs that a query finds, newest first, over every shard."""
+        require(request, "queue.view_job")
+        found = desk.listing(
+            request.GET.get("q", ""), scope=FLEET, href_of=job_url, before=request.GET.get("before")
+        )
+        context = {
+            "listing": found,
+            "opts": self.opts,
+            "may_export": request.user.has_perm(EXPORT),
+            "export_rows": exporting.ROWS_MAX,
+        }
+        return frame.page(request, "admin/queue/job/list.html", context, title="Jobs")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        if obj is not None and obj.view is not None:
-            context |= {
-                "attempts": _attempts(obj.pk),
-                "result": _result(obj.view),
-                "name": format_id(obj.pk),
-                "is_dead": obj.view.state == State.DEAD,
-                "can_cancel": obj.view.state in (State.SCHEDULED, State.READY, State.RUNNING)
-                and request.user.has_perm(CANCEL),
-            }
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        """One job: where it stands, what it has been through, and what may be done with it now."""
+        require(request, "queue.view_job")
+        if request.method == "POST":
+            raise PermissionDenied
+        try:
+            job = desk.job_page(parse_id(object_id), scope=FLEET, href_of=job_url)
+        except NotFound:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+        may_reveal = any(request.user.has_perm(name) for name in REVEAL)
+        context = {
+            "job": job,
+            "opts": self.opts,
+            "verbs": _verbs(job, request),
+            "reveal_href": _job_url("reveal", job.name) if may_reveal else "",
+            "shows_tenant": True,
+            "shows_audit": request.user.has_perm("tenants.view_auditentry"),
+        }
+        crumbs = [("Jobs", reverse("admin:queue_job_changelist"))]
+        return frame.page(
+            request, "admin/queue/job/page.html", context, title=f"Job {job.name}", crumbs=crumbs
+        )
 
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask, then cancel."""
         require(request, CANCEL)
-        job = self.get_object(request, object_id)
-        if job is None:
-            raise Http404
+        job = self._job(request, object_id)
         return ask_and_act(
             request,
             self,
@@ -250,52 +166,108 @@ class JobAdmin(JobKeyedAdmin):
             submit="Cancel the job",
         )
 
+    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask, then let a job that waits for an instant start at once."""
+        require(request, RETRY)
+        job = self._job(request, object_id)
+
+        def act(said: Mapping[str, Any]) -> str:
+            done = retrying.retry_now(job.pk, actor=actor(request), reason=said["reason"])
+            return f"Job {job} is ready; it would have waited until {done.due_at:%Y-%m-%d %H:%M:%S} UTC."
+
+        return ask_and_act(
+            request,
+            self,
+            obj=job,
+            title=f"Start {job} now",
+            intro="The job becomes ready at once, at the end of its lane; its attempts count as before. A retry does "
+            "not wait for its queue's budget then.",
+            form=ReasonForm(request.POST or None),
+            act=act,
+            back=job_url(job.pk),
+            submit="Start it now",
+        )
+
+    def _job(self, request: HttpRequest, object_id: str) -> Job:
+        job = self.get_object(request, object_id)
+        if not isinstance(job, Job):
+            raise Http404
+        return job
+
     def _cancel(self, job: Job, request: HttpRequest, said: Mapping[str, Any]) -> str:
         done = leases.cancel(job.pk, actor=actor(request), reason=said["reason"])
         return f"Job {job} was asked to stop." if done.cancel_requested else f"Job {job} is cancelled."
 
 
-def _of(row: Any, member: str) -> Any:
-    """What the row's view says; None while the job is between two places."""
-    view: JobView | None = row.view
-    return None if view is None else getattr(view, member)
+def _job_url(page: str, name: str) -> str:
+    return reverse(f"admin:queue_job_{page}", args=[name])
+
+
+def _verbs(job: desk.JobPage, request: HttpRequest) -> list[tuple[str, str]]:
+    """What this user may do with the job as it is now: text and address."""
+    may = request.user.has_perm
+    found = []
+    if job.can_be_hastened and may(RETRY):
+        found.append(("Retry now…", _job_url("retry", job.name)))
+    if job.can_be_cancelled and may(CANCEL):
+        found.append(("Cancel…", _job_url("cancel", job.name)))
+    for verb, permission in DEAD_VERBS.items():
+        if job.is_dead and may(permission):
+            address = reverse(f"admin:dlq_deadletter_{verb}", args=[job.name])
+            found.append((f"{verb.capitalize()}…", address))
+    if job.is_dead and may("dlq.view_deadletter"):
+        found.append(("Dead letter", reverse("admin:dlq_deadletter_change", args=[job.name])))
+    return found
+
+
+def export_view(request: HttpRequest) -> HttpResponseBase:
+    """The search as a file, piece by piece."""
+    require(request, EXPORT)
+    form = request.POST.get("format", "")
+    try:
+        asked = query.parse(request.POST.get("q", ""))
+        pieces = exporting.export(asked, scope=FLEET, form=form, actor=actor(request))
+    except JobsPlatformError as error:
+        messages.error(request, describe(error))
+        return HttpResponseRedirect(reverse("admin:queue_job_changelist"))
+    return streamed(pieces, form, "jobs")
+
+
+def reveal_view(request: HttpRequest, object_id: str) -> HttpResponse:
+    """Ask why, then show a payload or a result, in this answer alone; audited."""
+    if not any(request.user.has_perm(name) for name in REVEAL):
+        raise PermissionDenied
+    asked = request.POST if request.method == "POST" else request.GET
+    what = "result" if asked.get("what") == "result" else "payload"
+    reason = request.POST.get("reason", "").strip()[:REASON_CHARS_MAX]
+    is_shown = request.method == "POST" and bool(reason)
+    text: str | None = None
+    reference: str | None = None
+    try:
+        job_id = parse_id(object_id)
+        reads.job(job_id, scope=FLEET)
+        if is_shown and what == "payload":
+            text, reference = reveal.payload(job_id, scope=FLEET, actor=actor(request), reason=reason)
+        elif is_shown:
+            text = reveal.result(job_id, scope=FLEET, actor=actor(request), reason=reason)
+    except NotFound:
+        raise Http404 from None
+    context = {
+        "what": what,
+        "shown": is_shown,
+        "text": text,
+        "reference": f"It is a reference: {reference}" if reference is not None else "There is none.",
+        "name": object_id,
+        "back": job_url(job_id),
+    }
+    crumbs = [("Jobs", reverse("admin:queue_job_changelist")), (f"Job {object_id}", job_url(job_id))]
+    title = f"{what.capitalize()} of {object_id}"
+    return frame.page(request, "admin/queue/job/reveal.html", context, title=title, crumbs=crumbs)
 
 
 def first_line(text: str | None) -> str:
     """The first line of a message, cut to what a table bears."""
-    return one_line((text or "").strip().split("\n", 1)[0])[:200]
-
-
-def _attempts(job_id: int) -> dict[str, Any]:
-    """The table of a job's attempts."""
-    views, more = reads.attempts(job_id, scope=FLEET, before=None, limit=ATTEMPTS_SHOWN_MAX)
-    return {
-        "headers": ["Generation", "Attempt", "Outcome", "Error", "Worker", "Began", "Took"],
-        "rows": [
-            [
-                view.generation,
-                view.attempt,
-                badge(view.outcome or "running"),
-                f"{view.error_class}: {first_line(view.message)}" if view.error_class else NOTHING,
-                view.worker or NOTHING,
-                ago(view.claimed_at),
-                NOTHING if view.service_ms is None else span(view.service_ms / 1_000),
-            ]
-            for view in views
-        ],
-        "more": more is not None,
-    }
-
-
-def _result(view: JobView) -> SafeString | str:
-    """The result by size and hash."""
-    if view.state != State.SUCCEEDED:
-        return ""
-    try:
-        result = reads.result(view.job_id, scope=FLEET)
-    except NotFound:
-        return ""
-    return masked(len((result.body or "").encode()), result.payload_hash)
+    return visible(one_line((text or "").strip().split("\n", 1)[0])[:200])
 
 
 # Models that Django cannot register: their keys have two columns
@@ -310,7 +282,7 @@ def attempts_page(request: HttpRequest) -> HttpResponse:
         "Outcome": lambda row: badge(row.outcome),
         "Led to": lambda row: row.led_to,
         "Error": lambda row: f"{row.error_class}: {first_line(row.message)}" if row.error_class else NOTHING,
-        "Worker": lambda row: row.worker or NOTHING,
+        "Worker": lambda row: visible(row.worker) if row.worker else NOTHING,
         "Ended": lambda row: ago(row.ended_at),
         "Took": lambda row: span(row.service_ms / 1_000),
     }

@@ -26,6 +26,7 @@ from jobsplatform.adminsite import (
     masked,
     until,
 )
+from jobsplatform.exporting import visible
 
 
 class PlaceAdmin(JobKeyedAdmin):
@@ -133,7 +134,7 @@ class LeaseAdmin(PlaceAdmin):
 
     @admin.display(description="worker")
     def held_by(self, row: Lease) -> str:
-        return row.worker or NOTHING
+        return visible(row.worker) if row.worker else NOTHING
 
     @admin.display(description="runs since")
     def since(self, row: Lease) -> SafeString | str:

@@ -16,8 +16,19 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from jobqueue import policies
+from jobqueue.admin.queue_pages import shown
 from jobqueue.models import COST_MODELS, PolicyVersion, Queue
-from jobsplatform.adminsite import NOTHING, ReadOnlyAdmin, ReasonForm, actor, ago, ask_and_act, require
+from jobsplatform.adminsite import (
+    NOTHING,
+    PREVIEW,
+    ReadOnlyAdmin,
+    ReasonForm,
+    actor,
+    ago,
+    ask_and_act,
+    require,
+)
+from jobsplatform.frame import FRAGMENT, Fragment, live_page
 
 CHANGE: Final = "queue.change_queue"  # the permission
 SHARE_HELP: Final = "Of claims, 0 to 1; at 1 it is in force. Each claim draws anew."
@@ -150,8 +161,12 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     # Pages
 
     def new_view(self, request: HttpRequest, queue_id: int) -> HttpResponse:
+        """The form, and beside it what the weights in it would do: at once with JavaScript, else by its button."""
         queue = self._asked(request, queue_id)
         policy = policies.by_name(queue.name)
+        fragments = {PREVIEW: Fragment("admin/queues/preview.html", lambda: _preview(policy, request))}
+        if request.GET.get(FRAGMENT) == PREVIEW:
+            return live_page(request, "", fragments, {}, title="")
 
         def act(said: Mapping[str, Any]) -> str:
             bands = [
@@ -172,7 +187,9 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
             "Makes the next version. With a share below 1 the one in force stays, and this one is on trial."
         )
         form = PolicyForm(policy, request.POST or None)
-        return self._ask(request, queue, "Change the policy", intro, form, act, "Make the version")
+        extra = {"fragments": fragments, **_preview(policy, request)}
+        title = "Change the policy"
+        return self._ask(request, queue, title, intro, form, act, "Make the version", extra)
 
     def roll_out_view(self, request: HttpRequest, queue_id: int) -> HttpResponse:
         queue = self._asked(request, queue_id)
@@ -214,6 +231,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
         form: forms.Form,
         act: Callable[[Mapping[str, Any]], str],
         submit: str,
+        context: Mapping[str, Any] | None = None,
     ) -> HttpResponse:
         return ask_and_act(
             request,
@@ -223,6 +241,19 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
             intro=intro,
             form=form,
             act=act,
-            back=reverse("admin:queue_policyversion_changelist"),
+            back=reverse("admin:queue", args=[queue.name]),
             submit=submit,
+            context=context,
+            template="admin/ask_and_act.html" if context is None else "admin/queues/policy.html",
         )
+
+
+def _preview(policy: policies.QueuePolicy, request: HttpRequest) -> Mapping[str, Any]:
+    """What the weights in the form would do; one that is no weight leaves the band as it is."""
+    sent = request.POST if request.method == "POST" else request.GET
+    weights = {
+        index: int(text)
+        for index in range(len(policy.bands))
+        if (text := sent.get(_weight(index), "")).isdecimal() and 1 <= int(text[:9]) <= policies.WEIGHT_MAX
+    }
+    return {"preview": shown(policy, weights), "queue": policy}

@@ -14,7 +14,6 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from jobqueue import policies
-from jobqueue.admin.filters import TenantFilter
 from jobqueue.models import (
     Queue,
 )
@@ -23,8 +22,6 @@ from jobsplatform.adminsite import (
     VerbAdmin,
     actor,
 )
-from tenants import registry
-from tenants.models import Quota
 
 
 def words(name: str) -> str:
@@ -112,6 +109,9 @@ class QueueAdmin(VerbAdmin):
         ("Keeping", {"fields": ("key_window_s", "dedup_window_s", "retention_s")}),
     )
 
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queue.pause_queue")
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         known = super().get_fieldsets(request, obj)
         if obj is None:
@@ -145,22 +145,22 @@ class QueueAdmin(VerbAdmin):
     def takes_in(self, queue: Queue) -> bool:
         return not queue.is_intake_paused
 
-    @admin.action(permissions=["change"], description="Pause: start no more jobs")
+    @admin.action(permissions=["pause"], description="Pause: start no more jobs")
     def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self.each(request, queryset, lambda q: policies.pause(q.name, actor=actor(request)), "Paused")
 
-    @admin.action(permissions=["change"], description="Resume: start jobs again")
+    @admin.action(permissions=["pause"], description="Resume: start jobs again")
     def resume(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self.each(request, queryset, lambda q: policies.resume(q.name, actor=actor(request)), "Resumed")
 
-    @admin.action(permissions=["change"], description="Pause intake: refuse new jobs")
+    @admin.action(permissions=["pause"], description="Pause intake: refuse new jobs")
     def pause_intake(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         def verb(queue: Queue) -> None:
             policies.pause(queue.name, intake=True, actor=actor(request))
 
         self.each(request, queryset, verb, "Intake paused")
 
-    @admin.action(permissions=["change"], description="Resume intake: take new jobs in again")
+    @admin.action(permissions=["pause"], description="Resume intake: take new jobs in again")
     def resume_intake(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         def verb(queue: Queue) -> None:
             policies.resume(queue.name, intake=True, actor=actor(request))
@@ -171,66 +171,3 @@ class QueueAdmin(VerbAdmin):
 def _band(band: Mapping[str, Any]) -> str:
     notes = ["strict"] if band.get("strict") else [f"×{band.get('weight', 1)}"]
     return f"{band['name']} {', '.join(notes + (['bulk'] if band.get('bulk') else []))}"
-
-
-class QuotaForm(ModelForm):
-    """Limits of a tenant; the queue and its band must exist."""
-
-    queue = forms.ChoiceField(required=False, help_text="Empty: over all queues.")
-
-    class Meta:
-        model = Quota
-        fields = ("tenant", "queue", "band", *registry.LIMITS)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "queue" in self.fields:
-            names = Queue.objects.order_by("name").values_list("name", flat=True)
-            self.fields["queue"].choices = [("", "all queues"), *((name, name) for name in names)]  # type: ignore[attr-defined]
-
-    def clean(self) -> dict[str, Any] | None:
-        cleaned = super().clean()
-        queue, band = self.cleaned_data.get("queue"), self.cleaned_data.get("band")
-        if band is not None and not self.instance.pk:
-            if not queue:
-                self.add_error("band", "A band needs its queue.")
-            elif not 0 <= band < len(policies.by_name(queue).bands):
-                self.add_error(
-                    "band", f"Queue {queue} has the bands 0 to {len(policies.by_name(queue).bands) - 1}."
-                )
-        return cleaned
-
-
-@admin.register(Quota)
-class QuotaAdmin(VerbAdmin):
-    """Stands here and not with the tenants because it must know queues and bands."""
-
-    form = QuotaForm
-    list_display = ("tenant", "scope", *registry.LIMITS)
-    list_filter = (TenantFilter,)
-    list_select_related = ("tenant",)
-    autocomplete_fields = ("tenant",)
-    fieldsets = (
-        (None, {"fields": ("tenant", "queue", "band")}),
-        ("Limits (empty: none)", {"fields": registry.LIMITS}),
-    )
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return () if obj is None else ("tenant", "queue", "band")
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        quota = registry.set_quota(
-            obj.tenant.slug,
-            {name: form.cleaned_data[name] for name in registry.LIMITS},
-            queue=obj.queue,
-            band=obj.band,
-            actor=actor(request),
-        )
-        obj.pk = quota.pk
-        obj.refresh_from_db()
-
-    @admin.display(description="where")
-    def scope(self, quota: Quota) -> str:
-        return " / ".join(
-            [quota.queue or "all queues", "all bands" if quota.band is None else str(quota.band)]
-        )

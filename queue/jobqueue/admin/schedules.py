@@ -139,6 +139,8 @@ class ScheduleAdmin(VerbAdmin):
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         return [
+            path("<int:pk>/pause/", wrap(self.pause_view), name="queue_schedule_pause"),
+            path("<int:pk>/resume/", wrap(self.resume_view), name="queue_schedule_resume"),
             path("<int:pk>/run/", wrap(self.run_view), name="queue_schedule_run"),
             path("<int:pk>/remove/", wrap(self.remove_view), name="queue_schedule_remove"),
             *super().get_urls(),
@@ -201,6 +203,28 @@ class ScheduleAdmin(VerbAdmin):
 
         intro = "Its job is made now, beside its fires, also while it is paused."
         return self._ask(request, pk, "Run", intro, act, submit="Run it now")
+
+    def pause_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask why, then fire no more."""
+        require(request, CHANGE)
+
+        def act(said: Mapping[str, Any]) -> str:
+            register.pause(pk, scope=FLEET, actor=actor(request), reason=said["reason"])
+            return "The schedule is paused."
+
+        return self._ask(
+            request, pk, "Pause", "It fires no more until it is resumed.", act, submit="Pause it"
+        )
+
+    def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask why, then go on."""
+        require(request, CHANGE)
+
+        def act(said: Mapping[str, Any]) -> str:
+            register.resume(pk, scope=FLEET, actor=actor(request), reason=said["reason"])
+            return "The schedule goes on."
+
+        return self._ask(request, pk, "Resume", "It goes on with its next instant.", act, submit="Resume it")
 
     def remove_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Ask, then remove the schedule."""

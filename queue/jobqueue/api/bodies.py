@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from jobqueue.limits import (
     BATCH_JOBS_MAX,
@@ -19,22 +19,45 @@ from jobqueue.limits import (
     WORKER_CHARS_MAX,
 )
 from jobqueue.states import ErrorClass, State
+from jobsplatform import tracing
 from jobsplatform.cursors import listing_query
 from jobsplatform.errors import UnknownErrorClass
-from jobsplatform.fields import Boolean, Choice, Field, IndexOrName, Instant, Integer, Json, Key, Name, Text
+from jobsplatform.fields import (
+    Boolean,
+    Choice,
+    Fault,
+    Field,
+    IndexOrName,
+    Instant,
+    Integer,
+    Json,
+    Key,
+    Name,
+    Text,
+)
 from jobsplatform.shapes import ListOf, Shape, exactly_one, not_both
 
 HORIZON_SECONDS: Final = int(HORIZON.total_seconds())
 GENERATION_MAX: Final = 2**31 - 1
 BAND_MAX: Final = 99
 QUEUE_CHARS_MAX: Final = 64
-TRACEPARENT_CHARS_MAX: Final = 255
 TOKEN_CHARS_MAX: Final = 100
 CAPABILITIES_MAX: Final = 1_000
 QUEUES_MAX: Final = 100
 DEFAULT_QUEUE: Final = "default"
 
 # Producers
+
+
+class TraceParent(Text):
+    """A `traceparent` as W3C Trace Context has it."""
+
+    def check(self, value: Any) -> str:
+        text = super().check(value)
+        if not tracing.is_valid(text):
+            raise Fault("format", "Must be a traceparent of W3C Trace Context.")
+        return text
+
 
 NEW_JOB: Final = Shape(
     "NewJob",
@@ -52,7 +75,7 @@ NEW_JOB: Final = Shape(
     Integer(name="expires_in_s", nullable=True, low=1, high=HORIZON_SECONDS),
     Integer(name="max_attempts", low=1, high=100, doc="Default: the kind's, else the queue's."),
     Name(name="dependency", doc="What the job calls outside. Default: the kind's."),
-    Text(name="traceparent", nullable=True, chars_min=1, chars_max=TRACEPARENT_CHARS_MAX),
+    TraceParent(name="traceparent", nullable=True, doc="W3C Trace Context; default: the request's header."),
     rules=(
         exactly_one("payload", "payload_ref"),
         not_both("not_before", "delay_s"),

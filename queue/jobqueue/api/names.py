@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
+
+from django.db import InterfaceError, OperationalError
 
 from jobqueue import policies
 from jobqueue.api import wire
@@ -26,8 +29,9 @@ def slugs(tenant_ids: Iterable[int]) -> dict[int, str]:
     if missing:
         if len(_slugs) > CACHE_MAX:
             _slugs.clear()
-        found = Tenant.objects.filter(pk__in=missing).values_list("pk", "slug")
-        _slugs.update((tenant_id, (now + SLUG_SECONDS, slug)) for tenant_id, slug in found)
+        with suppress(OperationalError, InterfaceError):  # without control: as they were
+            found = Tenant.objects.filter(pk__in=missing).values_list("pk", "slug")
+            _slugs.update((tenant_id, (now + SLUG_SECONDS, slug)) for tenant_id, slug in found)
     return {tenant_id: _slugs[tenant_id][1] for tenant_id in wanted if tenant_id in _slugs}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from jobqueue.limits import BATCH_BODY_BYTES_MAX, HORIZON, JOB_BODY_BYTES_MAX
 from jobqueue.policies import QueuePolicy
 from jobqueue.types import Scope
 from jobqueue.why import why
-from jobsplatform import cursors
+from jobsplatform import cursors, everywhere, tracing
 from jobsplatform.errors import Invalid, JobsPlatformError, NotFound
 from jobsplatform.http import Call, Endpoint, Reply, splice
 from jobsplatform.problem import document
@@ -40,7 +41,8 @@ class Enqueue(Endpoint):
 
     def act(self, call: Call) -> Reply:
         require_queue(call, self.job.queue)
-        outcome = enqueue([self.job])[0]
+        with tracing.producing(self.job.queue.name, self.job.traceparent or _trace_of(call)) as traceparent:
+            outcome = enqueue([replace(self.job, traceparent=traceparent)])[0]
         if isinstance(outcome, JobsPlatformError):
             raise outcome
         members = shown(outcome, self.job, call)
@@ -75,7 +77,11 @@ class EnqueueBatch(Endpoint):
             _item(call, checked, queue_of, f"/jobs/{index}")
             for index, checked in enumerate(call.body["jobs"])
         ]
-        outcomes = iter(enqueue([item for item in items if isinstance(item, NewJob)]))
+        jobs = [item for item in items if isinstance(item, NewJob)]
+        into = "/".join(sorted({job.queue.name for job in jobs})[:3])
+        with tracing.producing(into, _trace_of(call), count=len(jobs)) as traceparent:
+            traced = [replace(job, traceparent=job.traceparent or traceparent) for job in jobs]
+            outcomes = iter(enqueue(traced))
         results = [
             _outcome(next(outcomes) if isinstance(item, NewJob) else item, f"/jobs/{index}")
             for index, item in enumerate(items)
@@ -94,10 +100,13 @@ class ListJobs(Endpoint):
         self.before = cursors.read(call)
 
     def act(self, call: Call) -> Reply:
-        before = None if self.before is None else self.before[0]
-        views, last = reads.page(self.wanted, scope=scope_of(call), before=before, limit=call.query["limit"])
-        following = cursors.write(call, None if last is None else (last,))
-        return Reply(200, {"items": list(names.jobs(views)), "next": following})
+        limit, unknown = call.query["limit"], list[int]()
+        views, last = reads.page(
+            self.wanted, scope=scope_of(call), before=self.before, limit=limit, unknown=unknown
+        )
+        following = cursors.write(call, last)
+        members = {"items": list(names.jobs(views)), "next": following, **everywhere.mark(unknown)}
+        return Reply(200, members)
 
 
 class ShowJob(Endpoint):
@@ -169,6 +178,11 @@ class Cancel(Endpoint):
 
 
 # From bodies to jobs
+
+
+def _trace_of(call: Call) -> str | None:
+    """The trace that the request belongs to."""
+    return tracing.sent(call.request.headers.get("traceparent"))
 
 
 def request_key(call: Call) -> str | None:

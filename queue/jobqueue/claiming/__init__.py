@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobqueue import gating
+from jobqueue.claiming import inversions, over_shards
 from jobqueue.claiming.details import with_details
 from jobqueue.claiming.transaction import Key, QueueClaim, Urgent, heads_of, key_of, live_leases, urgent
 from jobqueue.claiming.turns import QueueTurn, turns_of
@@ -48,14 +49,15 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
-    taken: list[tuple[str, Taken]] = []
     details: dict[int, sql.Row] = {}
     call_hash = b"" if request.claim_key is None else hash_of_key(request, scope)
-    for alias in database.aliases().values():
-        if len(taken) < request.limit:
-            wanted = replace(request, limit=request.limit - len(taken)) if taken else request
-            rows = _claim_on(alias, wanted, call_hash, scope, now, details)
-            taken.extend((alias, row) for row in rows)
+    aliases = database.aliases()
+    if len(aliases) == 1:
+        alias = next(iter(aliases.values()))
+        taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now, details)]
+    else:
+        ways = over_shards.Ways(_claim_on, _note_of, details)
+        taken = sorted(over_shards.claim(request, call_hash, scope, now, ways), key=lambda pair: pair[0])
     leases: list[Lease] = []
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
         leases.extend(with_details([row for _, row in group], alias, details))
@@ -177,6 +179,10 @@ def _of_floor(claim: QueueClaim, limit: int) -> Iterator[_Account]:
             _floors[key] = _floors.get(key, promised).moved(account.after.credit - promised.credit)
 
 
+def _note_of(claim: QueueClaim) -> None:
+    _note(claim, claim.key)
+
+
 def _note(claim: QueueClaim, key: Key) -> None:
     """Leave word that somebody asks for this kind of work, unless this process has done so a moment ago."""
     at = claim.now or datetime.now(UTC)
@@ -202,3 +208,5 @@ def forget() -> None:
     _noted.clear()
     urgent.clear()
     gating.forget()
+    over_shards.forget()
+    inversions.forget()

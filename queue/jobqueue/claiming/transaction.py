@@ -80,6 +80,7 @@ class QueueClaim:
     ) -> None:
         self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
         self.scope, self.now = scope, now
+        self.chosen: Chosen | None = None  # why, by the one who looks at all shards; None: by each plan
         self.own = set(own)  # jobs that this very call has leased: no answer of an earlier one
         self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
         # Jobs that other statements hold: passed over, or they would be planned again.
@@ -116,6 +117,11 @@ class QueueClaim:
         else:
             self.looks_ahead = False  # strict bands were empty when this claim began
         return started
+
+    def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
+        """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
+        self.looks_ahead, self.chosen = False, chosen
+        return self._started(part, [band], limit)
 
     def _started(self, part: Part, bands: Sequence[int], limit: int) -> list[Started]:
         """Up to `limit` leases; another transaction where others took what was planned last.
@@ -403,6 +409,9 @@ class Transaction:
             "now": self.claim.now,
         }
 
+    def _is_lent(self, take: Take) -> bool:
+        return self.claim.chosen is None and take.chosen is Chosen.LENT
+
     def _heads_max(self, wanted: int) -> int:
         return CLAIM_PROBES_MAX if self.claim.policy.is_costed else wanted + HEADS_SPARE
 
@@ -411,9 +420,9 @@ class Transaction:
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
             "job_ids": sql.BigInts([take.head.job_id for take in takes]),
-            "chosen": _CHOSEN[self.part],
+            "chosen": self.claim.chosen or _CHOSEN[self.part],
             "lent": Chosen.LENT,
-            "lent_ids": sql.BigInts([take.head.job_id for take in takes if take.chosen is Chosen.LENT]),
+            "lent_ids": sql.BigInts([take.head.job_id for take in takes if self._is_lent(take)]),
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from django.conf import settings
 
 from jobqueue import wakeup
+from jobqueue.claiming import summaries
 from jobqueue.hub.core import Hub
 from jobqueue.hub.listener import Hear, Listener
 from jobqueue.hub.notifier import Notifier
@@ -53,7 +54,12 @@ def listen(hear: Hear, resync: Callable[[], None]) -> list[Listener]:
     """Listeners on every shard, started; none where notifications are switched off."""
     if not settings.JOBS_NOTIFICATIONS:
         return []
-    made = [Listener(alias, sender(), hear, resync) for alias in database.aliases().values()]
+
+    def heard(alias: str, marks: frozenset[wakeup.Mark]) -> None:
+        summaries.hint(alias, marks)
+        hear(alias, marks)
+
+    made = [Listener(alias, sender(), heard, resync) for alias in database.aliases().values()]
     for one in made:
         one.start()
     return made

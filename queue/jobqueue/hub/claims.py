@@ -12,7 +12,7 @@ from jobqueue import claiming, leases, policies
 from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.hub.waiters import Group, Waiter, deal, merged
 from jobqueue.types import FLEET, Scope
-from jobsplatform import database, events, sql
+from jobsplatform import database, events, everywhere, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, NotFound
 
 
@@ -24,9 +24,8 @@ def anything(group: Group) -> bool:
         "kinds": None if group.kinds is None else list(group.kinds),
         "tenant_id": group.scope.tenant_id,
     }
-    return any(
-        sql.rows("jobqueue/hub_peek", params, alias=alias)[0][0] for alias in database.aliases().values()
-    )
+    found = everywhere.ask(lambda alias: sql.rows("jobqueue/hub_peek", params, alias=alias)[0][0], unknown=[])
+    return any(found)
 
 
 def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
@@ -80,18 +79,15 @@ def _live_keys(requests: Sequence[ClaimRequest], scope: Scope) -> set[str]:
         "queue_ids": [queue.id for queue in requests[0].queues],
         "now": None,
     }
-    return {
-        row[0]
-        for alias in database.aliases().values()
-        for row in sql.rows("jobqueue/claim_keys", params, alias=alias)
-    }
+    found = everywhere.ask(lambda alias: sql.rows("jobqueue/claim_keys", params, alias=alias), unknown=[])
+    return {row[0] for rows in found for row in rows}
 
 
 def give_back(held: Sequence[Lease], scope: Scope = FLEET) -> None:
     """Release leases of which no consumer has heard; what cannot be released lapses."""
     if not held:
         return
-    calls = [leases.Release(lease.job_id, lease.generation, lease.token) for lease in held]
+    calls = [leases.Release(lease.job_id, lease.generation, lease.token, counts=False) for lease in held]
     with suppress(JobsPlatformError, DatabaseError, InterfaceError):
         leases.release(calls, scope=scope)
         events.emit("given_back", count=len(calls))

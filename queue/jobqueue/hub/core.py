@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from django.db import connections
+from prometheus_client import Histogram
 
 from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.hub import claims
@@ -33,11 +34,26 @@ TURN_SECONDS: Final = 0.2  # how often the hub looks whether its process is told
 CLAIMERS: Final = 4  # threads that claim; each takes a connection for a claim's time
 SPARE_ENDS: Final = 100  # of waiters that were served, before they are cleared away
 
+_lag = Histogram(
+    "jobsplatform_wakeup_seconds",
+    "From the word that there is work to the lease of a consumer who waits for it.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+)
+
 
 class _Row:
     """The waiters of one group, longest waiting first, and when to look for them."""
 
-    __slots__ = ("claimed_at", "due_at", "is_busy", "is_hinted", "is_urgent", "looked_at", "waiters")
+    __slots__ = (
+        "claimed_at",
+        "due_at",
+        "hinted_at",
+        "is_busy",
+        "is_hinted",
+        "is_urgent",
+        "looked_at",
+        "waiters",
+    )
 
     def __init__(self) -> None:
         self.waiters: dict[Waiter, None] = {}
@@ -45,6 +61,7 @@ class _Row:
         self.looked_at = self.claimed_at = float("-inf")
         self.is_busy = False
         self.is_hinted = False
+        self.hinted_at: float | None = None  # since the last claim for it was begun
         self.is_urgent = False  # the hint was of urgent work
 
 
@@ -129,6 +146,7 @@ class Hub:
                 wanted = [mark for mark in marks if group.wants(*mark)] if row.waiters else []
                 if wanted:
                     row.due_at, row.is_hinted = 0.0, True
+                    row.hinted_at = row.hinted_at or time.monotonic()
                     row.is_urgent |= any(mark.is_urgent for mark in wanted)
             self._changed.notify()
 
@@ -275,10 +293,13 @@ class Hub:
             if not must_claim and not self._anything(group):
                 return False
             row.claimed_at = time.monotonic()
+            hinted_at, row.hinted_at = row.hinted_at, None
             hands = self._claim_for(members, is_urgent)
         except Exception as error:
             self._refuse(members, error)
             return False
+        if hinted_at is not None and any(hands):
+            _lag.observe(time.monotonic() - hinted_at)
         for member, hand in zip(members, hands, strict=True):
             if hand and not self._deliver(member, hand):
                 self._give_back(hand, group.scope)

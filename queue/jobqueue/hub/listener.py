@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import psycopg
+from django.conf import settings
 from prometheus_client import Gauge
 from psycopg.sql import SQL, Identifier
 
@@ -21,7 +22,7 @@ from jobsplatform import events
 
 LOOK_SECONDS: Final = 0.5  # how soon a stop is seen
 PROBE_SECONDS: Final = 10  # a silent session is asked so often whether it lives
-BACKOFF_FIRST_SECONDS, BACKOFF_CAP_SECONDS = 0.1, 2.0
+BACKOFF_FIRST_SECONDS: Final = 0.1
 POOLED_SECONDS: Final = 300  # until a pooled place is looked at anew
 
 Hear = Callable[[str, frozenset[Mark]], None]
@@ -67,7 +68,7 @@ class Listener:
                 if self.is_up or failures == 0:
                     events.emit("listener_lost", database=self.alias, error=repr(error)[:300])
                 self._note(False)
-                pause_s = min(BACKOFF_CAP_SECONDS, BACKOFF_FIRST_SECONDS * 2**failures)
+                pause_s = min(settings.JOBS_RECONNECT_SECONDS, BACKOFF_FIRST_SECONDS * 2**failures)
                 failures = min(failures + 1, 10)
                 self._over.wait(pause_s * random.uniform(0.5, 1.0))
         self.is_up = (

@@ -18,6 +18,7 @@ from jobqueue.posting import exchange, payload, target
 from jobqueue.posting.exchange import Answer
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.outcomes import Overload, Permanent, Transient, Uncertain
+from jobsplatform import tracing
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
 from tenants import signing
@@ -31,7 +32,6 @@ CONTENT_TYPE_CHARS_MAX: Final = (
 )
 
 _SECONDS = re.compile(r"[0-9]{1,9}").fullmatch
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?").fullmatch
 
 
 def post(job: JobContext) -> dict[str, object]:
@@ -89,12 +89,12 @@ def _bounded(job: JobContext, timeout_s: float) -> float:
 def _headers(job: JobContext, call: payload.Call, body: bytes) -> dict[str, str]:
     secrets = signing.secrets_of(job.lease.tenant_id)
     signed = signing.headers(secrets, job.operation_id, int(time.time()), body)
-    trace = job.traceparent or ""
+    trace = tracing.current() or job.traceparent or ""
     return {
         "User-Agent": "jobsplatform",
         "Accept-Encoding": "identity",
         **call.headers,
-        **({"traceparent": trace} if _TRACEPARENT(trace) else {}),
+        **({"traceparent": trace} if tracing.is_valid(trace) else {}),
         "Content-Type": "application/json",
         "Idempotency-Key": job.operation_id,
         **signed,

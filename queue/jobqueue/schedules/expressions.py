@@ -90,7 +90,10 @@ def _zones() -> frozenset[str]:
 
 
 def _checked_item(item: str, field: str, low: int, high: int, names: dict[str, int]) -> str:
-    """An item as croniter is given it, which takes a range of one value, `5-5`, for the whole field."""
+    """An item as croniter is given it, which takes a range of one value, `5-5`, for the whole field.
+
+    A step from the end of a field has nowhere to go: it is that value alone.
+    """
     match = _ITEM.fullmatch(item)
     if match is None:
         raise _invalid(f"{item!r} is nothing that the {field} can be.")
@@ -100,7 +103,9 @@ def _checked_item(item: str, field: str, low: int, high: int, names: dict[str, i
         raise _invalid(f"The range {item!r} of the {field} must rise.")
     if step is not None and int(step) < 1:
         raise _invalid(f"The step of {item!r} must be at least 1.")
-    return str(numbers[0]) if len(numbers) == 2 and numbers[0] == numbers[1] else item
+    is_one = len(numbers) == 2 and numbers[0] == numbers[1]
+    is_end = len(numbers) == 1 and numbers[0] == high and step is not None  # it takes `7/2` for `0/2`
+    return str(numbers[0]) if is_one or is_end else item
 
 
 def _number(word: str, field: str, low: int, high: int, names: dict[str, int]) -> int:

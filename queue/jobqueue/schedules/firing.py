@@ -23,7 +23,7 @@ from jobqueue.lanes import LaneKey
 from jobqueue.policy.catchup import Decision, Missed, decide, due
 from jobqueue.schedules import expressions
 from jobqueue.states import FireOutcome
-from jobsplatform import database, events, sql
+from jobsplatform import events, everywhere, sql
 from jobsplatform.errors import Invalid, JobsPlatformError
 from tenants.admission import Ask
 from tenants.models import Tenant
@@ -65,17 +65,9 @@ def fire(limit: int = 1_000, now: datetime | None = None) -> int:
 
     Those that another dispatcher took at this moment do not count: who is second need not hurry back.
 
-    A shard that cannot be reached does not hold up the others; its failure is raised at the end.
+    A shard that cannot be reached does not hold up the others.
     """
-    done, failure = 0, None
-    for alias in database.aliases().values():
-        try:
-            done += _Round(alias, now).run(limit)
-        except JobsPlatformError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return done
+    return everywhere.upkeep(lambda alias: _Round(alias, now).run(limit))
 
 
 class _Round:
@@ -233,13 +225,7 @@ def heal(queue_ids: set[int]) -> None:
 
 def purge(limit: int = 5_000, now: datetime | None = None) -> int:
     """Forget fires that are older than `KEEP_SECONDS`, on every shard. Returns how many."""
-    total, failure = 0, None
     params = {"limit": limit, "keep_s": KEEP_SECONDS, "now": now}
-    for alias in database.aliases().values():
-        try:
-            total += int(sql.rows("jobqueue/purge_fires", params, alias=alias, writes=True)[0][0])
-        except JobsPlatformError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return total
+    return everywhere.upkeep(
+        lambda alias: int(sql.rows("jobqueue/purge_fires", params, alias=alias, writes=True)[0][0])
+    )

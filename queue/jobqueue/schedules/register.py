@@ -22,6 +22,7 @@ from jobqueue.policies import QueuePolicy
 from jobqueue.schedule_models import Schedule
 from jobqueue.schedules import answers, expressions, reads
 from jobqueue.schedules.reads import SETTABLE, ScheduleView, Standing
+from jobqueue.shards import map as shard_map
 from jobqueue.types import Scope, short_hash
 from jobsplatform import database, sql, strictjson
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, QuotaExceeded, Unavailable
@@ -76,7 +77,8 @@ def create(new: NewSchedule, *, actor: str, key: str | None = None) -> ScheduleV
 
 
 def _made(new: NewSchedule, tenant: Tenant) -> Schedule:
-    row = Schedule(tenant=tenant, shard=random.choice(list(database.aliases())))
+    shard = random.choice(shard_map.current().shards_of(new.queue.id, tenant.pk))
+    row = Schedule(tenant=tenant, shard=shard)
     row.queue = Queue.objects.get(pk=new.queue.id)
     _assign(row, {name: getattr(new, name) for name in SETTABLE})
     _require_room(row)

@@ -107,7 +107,9 @@ class _Running:
     def _prepare(self, outcome: str | None) -> None:
         """Make the next try possible, or raise."""
         if outcome == INTAKE_PAUSED:
-            raise Unavailable("The queue takes no new work at the moment.", retry_after=5)
+            raise Unavailable(
+                "The queue takes no new work at the moment.", retry_after=5, reason="intake_paused"
+            )
         if outcome == HOMELESS:
             heal({self.row.queue_id})
             register.tell_again(self.row.pk)

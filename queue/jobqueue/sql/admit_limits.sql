@@ -13,7 +13,7 @@ WITH {clock},
                 coalesce(m.enqueue_burst, ceil(m.enqueue_rate_per_s))::float8
             END AS burst
         FROM scopes s
-        JOIN tenants_tenantlimit m ON m.tenant_id = s.tenant_id AND m.queue = s.queue AND coalesce(m.band, -1) = s.band
+        JOIN tenants_limithere m ON m.tenant_id = s.tenant_id AND m.queue = s.queue AND coalesce(m.band, -1) = s.band
         WHERE num_nonnulls(m.max_depth, m.enqueue_rate_per_s, m.max_payload_bytes) > 0
         UNION ALL
         SELECT s.tenant_id, s.queue, s.band, p.depth_limit, NULL, NULL, NULL

@@ -49,7 +49,7 @@ WITH {clock},
             CROSS JOIN LATERAL (
                 -- Null: no running limit holds here.
                 SELECT bool_or(m.max_running <= (SELECT count(*) FROM ({leases_of_limit}) running)) AS is_full
-                FROM tenants_tenantlimit m
+                FROM tenants_limithere m
                 WHERE t.limits_running AND m.tenant_id = c.tenant_id AND m.max_running IS NOT NULL
                     AND m.queue IN ('', (SELECT name FROM here)) AND (m.band IS NULL OR m.band = b.band)
                 -- A fence: without it the leases are counted twice.

@@ -1,17 +1,28 @@
 -- enqueue: durable intents, each with its request key and its ticket in the place where it belongs.
 -- params: arrays with one element a job (a null array: null for all); reservations: of a job whose limits were asked,
 --   the row that holds its place and goes with this statement, or 0 where none is needed; kind_versions: of a
---   registered kind, the version by which the job was checked; now
+--   registered kind, the version by which the job was checked; rings, slots, epochs: the slot that this shard must own
+--   under that epoch; now
 -- returns ord, job_id, null, at, due_at, deadline, max_attempts, dependency of an accepted job, or ord, null and a
 --   refusal; beside `unadmitted` (limits must be asked, or the reservation is gone) the deadline where the queue
---   checks it; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
+--   checks it; `misplaced`: the shard does not own the slot, or has slots and was asked without; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
 -- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
--- locks: lanes that slept, in id order; then the new keys, in key order; waits for a concurrent first use of the same key
+-- locks: the slots, shared, in order, to the end of the transaction: who moves them waits; lanes that slept, in id
+-- order; the new keys, in key order; waits for a concurrent first use of the same key
 -- plan: by index
 WITH {marked_clock},
     wanted AS MATERIALIZED (SELECT DISTINCT unnest(%(lane_ids)s::bigint[]) AS lane_id),
     {opened},
+    owned AS MATERIALIZED (
+        SELECT o.ring_id, o.slot
+        FROM (SELECT DISTINCT * FROM unnest(%(rings)s::bigint[], %(slots)s::smallint[], %(epochs)s::int[])) AS s(
+            ring, slot, epoch
+        )
+        JOIN queue_slotowner o ON o.ring_id = s.ring AND o.slot = s.slot AND o.epoch = s.epoch
+        ORDER BY o.ring_id, o.slot
+        FOR SHARE OF o
+    ),
     call AS MATERIALIZED (
         SELECT c.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency, clock.at,
             coalesce(c.not_before, clock.at + c.delay_s * interval '1 second') AS due_at,
@@ -29,10 +40,10 @@ WITH {marked_clock},
             %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
             %(expiries_from_due)s::bool[],
             %(max_attempts)s::smallint[], %(traceparents)s::text[], %(reservations)s::bigint[],
-            %(kind_versions)s::bigint[]
+            %(kind_versions)s::bigint[], %(rings)s::bigint[], %(slots)s::smallint[]
         ) WITH ORDINALITY AS c(
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
-            expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ord
+            expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
         )
         JOIN queue_lane l ON l.id = c.lane_id AND l.id NOT IN (SELECT id FROM gone)
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
@@ -44,6 +55,8 @@ WITH {marked_clock},
     ),
     judged AS MATERIALIZED (
         SELECT *, CASE
+            WHEN CASE WHEN ring IS NULL THEN EXISTS (SELECT FROM queue_slotring)
+                ELSE (ring, slot) NOT IN (SELECT ring_id, o.slot FROM owned o) END THEN 'misplaced'
             WHEN is_intake_paused THEN 'intake_paused'
             WHEN ends_at <= at THEN 'deadline_in_past'
             WHEN ends_at <= due_at THEN 'due_after_deadline'

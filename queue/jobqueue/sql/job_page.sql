@@ -1,4 +1,4 @@
--- job_page: ids of a page of jobs, newest first, driven by the place that the wanted state names.
+-- job_page: ids of a page of jobs and when they were accepted, newest first, driven by the place that the wanted state names.
 -- params: state (null: any), before (ids below; null: from the newest), queue_id, kind, priority, request_key,
 --   created_after, created_before, limit; tenant_id, queue_ids
 WITH wanted AS (
@@ -14,7 +14,7 @@ WITH wanted AS (
         UNION ALL
         SELECT job_id FROM queue_result WHERE outcome = %(state)s::text
     )
-SELECT l.id
+SELECT l.id, l.created_at
 FROM wanted w JOIN queue_job l ON l.id = w.job_id
 WHERE (%(before)s::bigint IS NULL OR w.job_id < %(before)s::bigint)
     AND (%(queue_id)s::bigint IS NULL OR l.queue_id = %(queue_id)s::bigint)

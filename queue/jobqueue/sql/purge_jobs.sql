@@ -40,6 +40,7 @@ WITH {clock},
     corrections AS (DELETE FROM dlq_correction c USING due d WHERE c.job_id = d.job_id),
     forks AS (DELETE FROM dlq_fork o USING due d WHERE o.job_id = d.job_id),
     redrives AS (DELETE FROM dlq_redrive r USING due d WHERE r.job_id = d.job_id),
+    late_calls AS (DELETE FROM queue_latecall c USING due d WHERE c.job_id = d.job_id),
     attempts AS (DELETE FROM queue_attempt a USING due d WHERE a.job_id = d.job_id),
     results AS (DELETE FROM queue_result f USING due d WHERE f.job_id = d.job_id),
     jobs AS (DELETE FROM queue_job j USING due d WHERE j.id = d.job_id)

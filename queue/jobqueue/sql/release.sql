@@ -1,6 +1,7 @@
 -- release: give live leases back uncharged; the job keeps its place in its lane. What had been started may have acted
 --   outside: a kind with external effects has its next attempt reconcile.
--- params: job_ids, generations, token_hashes, call_hashes, delays_s (one a call); tenant_id, queue_ids; now
+-- params: job_ids, generations, token_hashes, call_hashes, delays_s, counted (whether it counts towards
+--   max_releases; null: if the job was started), one a call each; tenant_id, queue_ids; now
 -- returns ord, led_to, next_at, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- no row = not the caller's live lease.  locks: lease rows in id order
 -- plan: by index
@@ -8,18 +9,19 @@ WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(
             %(job_ids)s::bigint[], %(generations)s::int[], %(token_hashes)s::bytea[], %(call_hashes)s::bytea[],
-            %(delays_s)s::int[]
-        ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, delay_s, ord)
+            %(delays_s)s::int[], %(counted)s::bool[]
+        ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, delay_s, counted, ord)
     ),
     held AS MATERIALIZED (
         SELECT s.job_id, c.ord, c.token_hash, c.call_hash,
             -- A clock that was set back ends no attempt before its start.
             greatest(k.at, s.claimed_at) AS at,
+            s.releases + coalesce(c.counted, s.is_started)::int AS releases,
             s.reconcile OR s.is_started AND coalesce(n.external_effects, false) AS reconcile,
             CASE WHEN c.delay_s > 0 THEN k.at + c.delay_s * interval '1 second' END AS due_at,
             CASE
                 WHEN s.cancel_requested THEN 'cancelled'
-                WHEN s.releases + 1 > p.max_releases THEN 'dead'
+                WHEN coalesce(c.counted, s.is_started) AND s.releases + 1 > p.max_releases THEN 'dead'
                 WHEN c.delay_s > 0 THEN 'scheduled'
                 ELSE 'ready'
             END AS led_to
@@ -37,7 +39,7 @@ WITH {clock},
     ended AS (
         DELETE FROM queue_lease s USING held h WHERE s.job_id = h.job_id
         RETURNING s.job_id, {s.kept}, s.attempt - 1 AS attempt, s.generation, s.crashes, s.lapses,
-            s.releases + 1 AS releases, h.reconcile, s.checkpoint, s.position, s.worker, s.claimed_at,
+            h.releases, h.reconcile, s.checkpoint, s.position, s.worker, s.claimed_at,
             s.policy_version, s.chosen, s.charged_ms,
             s.attempt AS ended_attempt, h.ord, h.at, h.token_hash, h.call_hash, h.led_to,
             CASE h.led_to WHEN 'scheduled' THEN h.due_at END AS next_at,

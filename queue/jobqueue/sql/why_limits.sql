@@ -7,7 +7,7 @@ SELECT m.queue, m.band, m.max_running, (
     WHERE k.tenant_id = m.tenant_id AND (m.queue = '' OR k.queue_id = p.queue_id)
         AND (m.band IS NULL OR k.priority = m.band)
 )
-FROM tenants_tenantlimit m
+FROM tenants_limithere m
 JOIN queue_policyrow p ON p.queue_id = %(queue_id)s::bigint
 WHERE m.tenant_id = %(tenant_id)s::bigint AND m.max_running IS NOT NULL AND m.queue IN ('', p.name)
     AND (m.band IS NULL OR m.band = %(priority)s::smallint)

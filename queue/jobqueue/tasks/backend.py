@@ -23,7 +23,7 @@ from jobqueue.tasks import calls, placing, results
 from jobqueue.tasks.base import Backend, Extras
 from jobqueue.tasks.framework import InvalidTask, TaskResult, TaskResultDoesNotExist
 from jobqueue.types import FLEET
-from jobsplatform import database
+from jobsplatform import database, tracing
 from jobsplatform.errors import JobsPlatformError, NotFound, TenantSuspended
 from tenants import access
 from tenants.access import TenantRef
@@ -95,6 +95,7 @@ class QueueBackend(Backend):
             not_before=task.run_after,
             max_attempts=extras.max_attempts or self.max_attempts,
             dependency=extras.dependency,
+            traceparent=tracing.current(),
         )
 
     def _store(self, result: TaskResult[Any], job: NewJob) -> None:

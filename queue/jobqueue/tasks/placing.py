@@ -32,7 +32,7 @@ def store(job: NewJob) -> Outcome:
         return intake.enqueue([job])[0]
     with sql.planner_kept(alias):
         _open_lane(job.lane, alias)
-        return intake.enqueue([job], unkeyed_on=alias)[0]
+        return intake.enqueue([job], within=alias)[0]
 
 
 def open_shard() -> str | None:

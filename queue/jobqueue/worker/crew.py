@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from jobqueue import leases
 from jobqueue.worker import reconciling, verdicts
@@ -18,7 +19,7 @@ from jobqueue.worker.board import FINISHED, RUNNING
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.registry import Handler
 from jobqueue.worker.verdicts import Verdict
-from jobsplatform import events
+from jobsplatform import events, tracing
 
 Ended = tuple[
     JobContext, Verdict | None, float
@@ -114,7 +115,8 @@ class Crew:
         self._states[job.place] = RUNNING  # last before the handler: from here on a crash is this job's
         verdict: Verdict | None
         try:
-            verdict = verdicts.of_result(lease, reconciling.run(self._handlers[lease.kind], job))
+            with tracing.processing(lambda: job.queue, lease.traceparent, _facts(job)):
+                verdict = verdicts.of_result(lease, reconciling.run(self._handlers[lease.kind], job))
         except BaseException as error:  # SystemExit too: a handler's exit must not end a thread of ours
             verdict = verdicts.of_exception(lease, error)
             if job.is_done:
@@ -142,3 +144,8 @@ class Crew:
             except ValueError:
                 pass  # just being woken: take that, or the next sleep would end at once
         bed.acquire()
+
+
+def _facts(job: JobContext) -> dict[str, Any]:
+    """What every log line says that is written while the job's handler runs."""
+    return {"job_id": job.job_id, "generation": job.generation, "kind": job.kind}

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from jobqueue.worker import leasetext, verdicts
 from jobqueue.worker.backoff import Backoff
 from jobqueue.worker.board import PLACES, WAITING, Board
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 POLL_FIRST_S, POLL_CAP_S = 0.05, 0.25  # between claims that found nothing, where nothing wakes the engine
 WOKEN_POLL_CAP_S = 1.0  # where notifications do
 SHORT_POLL_S = 0.02  # after a claim that found some, but less than was wanted
-RETRY_FIRST_S, RETRY_CAP_S = 0.05, 2.0  # while the database is away
+RETRY_FIRST_S = 0.05  # while the database is away; at most JOBS_RECONNECT_SECONDS
 STUMBLE_CAP_S = 5.0  # after an error that nobody foresaw
 HOARD_S = 1.0  # a claimed job that has not started by then is given back
 LOOK_S = 0.005  # how often the engine looks at a buffer that is being emptied
@@ -104,7 +106,7 @@ class Engine:
         self._is_called = False  # there is said to be work
         self.is_woken: Callable[[], bool] = lambda: False  # whether notifications come at present
         self._idle_s = POLL_FIRST_S
-        self._away = Backoff(first_s=RETRY_FIRST_S, cap_s=RETRY_CAP_S)
+        self._away = Backoff(first_s=RETRY_FIRST_S, cap_s=settings.JOBS_RECONNECT_SECONDS)
         self._stumbles = Backoff(first_s=RETRY_FIRST_S, cap_s=STUMBLE_CAP_S)
         self._stuck_since: float | None = None
         self._answered_at = time.monotonic()

@@ -19,7 +19,7 @@ from jobqueue.worker.engine import DatabaseAway, Engine, Stuck
 from jobqueue.worker.keeper import NO_DATABASE
 from jobqueue.worker.options import WorkerOptions
 from jobqueue.worker.verbs import DatabaseVerbs
-from jobsplatform import events
+from jobsplatform import events, tracing
 from jobsplatform.loop import die_with_parent
 
 SWITCH_S = 0.001  # the engine waits at most so long for a busy handler to let go of the interpreter
@@ -66,6 +66,7 @@ def run(private: str, options: WorkerOptions) -> None:
     if not solo:
         _wake_on_notifications(engine, options)
     code = _work(engine, worker)
+    tracing.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # handlers that still run in threads must not keep the process

@@ -4,7 +4,8 @@ Its own thread never waits for the database (clerks do) nor for an executor, so 
 - a beat that is due: all due leases of all executors in one statement;
 - an executor that ended: jobs that had not begun go back uncharged, the one that ran is marked as started and
   left to lapse, so that reaping counts the crash; after a wanted exit everything goes back uncharged;
-- a signal: the first drains within the grace period, the second hands everything back at once.
+- a signal: the first drains within the grace period, the second hands everything back at once;
+- an operator's word: a drain that lets everything that runs end.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Keeper:
         self._obeyed_signals = 0
         self._leave_at = self._exit_at = math.inf
         self._exit_code = 0
+        self._drain_is_asked = self._is_drained = False
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -104,6 +106,15 @@ class Keeper:
         """Seconds since the most deaf executor last asked for work; safe in any thread."""
         return time.monotonic() - min(seat.polled_at for seat in self._seats)
 
+    def held(self) -> int:
+        """How many leases are held; safe in any thread."""
+        return sum(len(process.book) for process in self._processes())
+
+    def drain(self) -> None:
+        """Take no more jobs, and end once all that runs has ended; safe in any thread."""
+        self._drain_is_asked = True
+        self._rouse()
+
     def _turn(self) -> None:
         now = time.monotonic()
         for seat in self._seats:
@@ -116,6 +127,7 @@ class Keeper:
         self._beats.send([*self._processes(), self._ward], now)
         self._partings.send(now)
         self._obey_signals(now)
+        self._obey_drain()
         self._sleep()
 
     def _is_over(self) -> bool:
@@ -272,11 +284,21 @@ class Keeper:
         events.emit("worker_draining", worker=self._options.name, grace_s=grace_s)
         self._leave_at = min(self._leave_at, now + grace_s - min(LEAVE_EARLY_S, grace_s / 10))
         self._exit_at = min(self._exit_at, now + grace_s + EXIT_AFTER_S)
+        self._close(self._leave_at)
+
+    def _obey_drain(self) -> None:
+        if self._drain_is_asked and not self._is_drained:
+            self._is_drained = True
+            events.emit("worker_draining", worker=self._options.name, grace_s=None)
+            self._close(math.inf)
+
+    def _close(self, leave_at: float) -> None:
+        """Nothing new is started; what runs may go on until then."""
         self._ward.is_closed = True
         for seat in self._seats:
             seat.is_closed = True
         for process in self._processes():
-            process.tell(Word.DRAIN, pack_instant(self._leave_at))
+            process.tell(Word.DRAIN, pack_instant(leave_at))
 
     def _kill_all(self) -> None:
         for process in self._processes():

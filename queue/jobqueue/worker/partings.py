@@ -48,11 +48,11 @@ class Partings:
         return min((parting.at for parting in self._waiting), default=math.inf)
 
     def release(self, held: Sequence[HeldLease]) -> None:
-        """Give back, uncharged."""
+        """Give back what no handler saw, uncharged and uncounted."""
         self._add(self._release, held)
 
     def postpone(self, held: Sequence[HeldLease], delay_s: int) -> None:
-        """Give back, uncharged, to be claimed again after a while."""
+        """Give back what no handler saw, uncharged and uncounted, to be claimed again after a while."""
         self._add(partial(self._release, delay_s=delay_s), held)
 
     def interrupt(self, held: Sequence[HeldLease]) -> None:
@@ -104,15 +104,17 @@ class Partings:
             sweep.at = time.monotonic() + sweep.backoff.fail()
             self._waiting.append(sweep)
 
-    def _release(self, held: Sequence[HeldLease], *, delay_s: int | None = None) -> Sequence[object]:
+    def _release(
+        self, held: Sequence[HeldLease], *, delay_s: int | None = None, counts: bool = False
+    ) -> Sequence[object]:
         return self._verbs.release(
-            [leases.Release(one.job_id, one.generation, one.token, delay_s) for one in held]
+            [leases.Release(one.job_id, one.generation, one.token, delay_s, counts) for one in held]
         )
 
     def _release_started(self, held: Sequence[HeldLease]) -> Sequence[object]:
         marks = self._mark_started(held)
         marked = [one for one, mark in zip(held, marks, strict=True) if not must_repeat(mark)]
-        released = iter(self._release(marked) if marked else ())
+        released = iter(self._release(marked, counts=True) if marked else ())
         return [mark if must_repeat(mark) else next(released) for mark in marks]
 
     def _mark_started(self, held: Sequence[HeldLease]) -> Sequence[object]:

@@ -157,7 +157,8 @@ class DatabaseVerbs:
                 params = {"worker": worker, "limit": WORKER_CLAIM_LIMIT_MAX, "now": None}
                 rows = sql.rows("jobqueue/worker_leases", params, alias=alias)
                 calls = [
-                    leases.Release(job_id, generation, bytes(token)) for job_id, generation, token in rows
+                    leases.Release(job_id, generation, bytes(token), counts=False)
+                    for job_id, generation, token in rows
                 ]
                 count += len(leases.release(calls, scope=FLEET))
         return count

@@ -38,7 +38,8 @@ def of_exception(lease: Lease, error: BaseException) -> Verdict | None:
     if isinstance(error, LeaseLost):
         return None
     if isinstance(error, Release):
-        return leases.Release(lease.job_id, lease.generation, lease.token, _whole_seconds(error.delay_s))
+        delay_s = _whole_seconds(error.delay_s)
+        return leases.Release(lease.job_id, lease.generation, lease.token, delay_s, counts=True)
     if isinstance(error, Failure):
         return _failed(lease, error.error_class, error.message, _whole_seconds(error.retry_after_s))
     return _failed(lease, "transient", describe(error))
@@ -50,8 +51,8 @@ def invalid_result(lease: Lease, reason: str) -> leases.Fail:
 
 
 def released(lease: Lease) -> leases.Release:
-    """Hand the lease back: the attempt is not charged and the job keeps its place."""
-    return leases.Release(lease.job_id, lease.generation, lease.token)
+    """Hand back a lease that no handler saw: nothing is charged or counted, and the job keeps its place."""
+    return leases.Release(lease.job_id, lease.generation, lease.token, counts=False)
 
 
 def _failed(lease: Lease, error_class: str, message: str, retry_after_s: int | None = None) -> leases.Fail:

@@ -27,11 +27,11 @@ class Command(VerbCommand):
         parser.add_argument("--reason", default="", help="for the audit")
 
     def act(self, options: dict[str, Any]) -> None:
-        slug, by = options["tenant"], actor()
+        slug, by, reason = options["tenant"], actor(), options["reason"]
         if options["verb"] == "show":
-            text = signing.reveal(slug, actor=by)
+            text = signing.reveal(slug, actor=by, reason=reason)
         else:
-            text = signing.rotate(slug, overlap_s=options["overlap_s"], actor=by, reason=options["reason"])
+            text = signing.rotate(slug, overlap_s=options["overlap_s"], actor=by, reason=reason)
         self.stdout.write(text)
 
 

@@ -10,9 +10,12 @@ from jobqueue import JobContext, handler
 
 @handler("chaos.note")
 def note(job: JobContext) -> dict[str, int]:
-    """Payload: `log`, the file that takes one line a start and one an end; `s`, seconds between the two."""
+    """Payload: `log`, the file that takes one line a start and one an end; `s`, seconds between the two.
+
+    `again_s`, if given, is that from the second generation on.
+    """
     _write(job, "start")
-    time.sleep(job.payload["s"])
+    time.sleep(job.payload["s"] if job.generation == 1 else job.payload.get("again_s", job.payload["s"]))
     _write(job, "end")
     return {"generation": job.generation}
 

@@ -14,11 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.db.models.functions import Now
 
 from jobqueue.ids import format_id
 
 ROOT = Path(__file__).resolve().parents[3]
 _numbers = itertools.count(1)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    """A process that has ended and that nobody has buried yet is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Platform:
@@ -34,12 +48,13 @@ class Platform:
         self.name = f"w{os.getpid()}-{next(_numbers)}"
         self.tenant = Tenant.objects.create(slug=self.name)
         self.queue = policies.create_queue(self.name, actor="test")
+        self.shard = settings.SHARD_ALIASES[0]
         self.workers: list[subprocess.Popen[bytes]] = []
 
-    def set(self, **settings: Any) -> None:
+    def set(self, **policy: Any) -> None:
         from jobqueue import policies
 
-        self.queue = policies.change_queue(self.name, settings, actor="test")
+        self.queue = policies.change_queue(self.name, policy, actor="test")
 
     def enqueue(self, kind: str, count: int = 1, **payload: Any) -> list[int]:
         from jobqueue.enqueue import Accepted, NewJob, enqueue
@@ -97,13 +112,50 @@ class Platform:
         found = [line.split() for line in self.log.read_text().splitlines()]
         return {line[1]: int(line[2]) for line in found if line[0] == word}
 
-    def until(self, condition: Callable[[], object], timeout_s: float = 30) -> float:
+    def started(self) -> int:
+        """How many running jobs the database knows to have begun: from then on a crash is charged to them."""
+        from jobqueue.models import Lease
+
+        return Lease.objects.using(self.shard).filter(is_started=True).count()
+
+    def lapse_orphans(self) -> None:
+        """Let time pass for leases whose process is dead, once they are marked: nobody will renew them.
+
+        So a test of crashes needs neither wait for leases to lapse nor make them so short that a busy machine
+        loses living ones.
+        """
+        from jobqueue.models import Lease
+
+        runs = self.runs()
+        for lease in Lease.objects.using(self.shard).filter(is_started=True):
+            generation, pid = runs.get(format_id(lease.job_id), (0, 0))
+            if generation == lease.generation and not is_alive(pid):
+                mine = Lease.objects.using(self.shard).filter(job_id=lease.job_id, generation=generation)
+                mine.update(expires_at=Now())
+
+    def runs(self) -> dict[str, tuple[int, int]]:
+        """Job → the generation that began last, and its process."""
+        found: dict[str, tuple[int, int]] = {}
+        generation = 0
+        for line in self.log.read_text().splitlines():
+            word, job, number, *_ = line.split()
+            if word == "pid":
+                found[job] = (generation, int(number))
+            else:
+                generation = int(number)
+        return found
+
+    def until(
+        self, condition: Callable[[], object], timeout_s: float = 30, *, lapse_orphans: bool = False
+    ) -> float:
         """Wait, doing the reaper's and the dispatcher's work meanwhile; answers how long it took."""
         from jobqueue import upkeep
 
         started_at = time.monotonic()
         while not condition():
             assert time.monotonic() - started_at < timeout_s, "it did not happen in time"
+            if lapse_orphans:
+                self.lapse_orphans()
             upkeep.reap()
             upkeep.promote()
             time.sleep(0.03)

@@ -200,7 +200,7 @@ class Rig:
         self.hear()
         return next(one for one in self.held.values() if one.job_id == job_id)
 
-    def until(self, condition: Callable[[], object], timeout_s: float = 5) -> None:
+    def until(self, condition: Callable[[], object], timeout_s: float = 30) -> None:
         def heard() -> object:
             self.hear()
             return condition()
@@ -208,7 +208,7 @@ class Rig:
         until(heard, timeout_s)
 
 
-def until(condition: Callable[[], object], timeout_s: float = 5) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

@@ -290,16 +290,19 @@ def test_draining_finishes_what_runs_and_hands_back_what_waits() -> None:
 
 
 def test_draining_ends_at_the_given_instant_with_jobs_still_running() -> None:
-    with Rig(handlers={"slow": lambda job: time.sleep(2)}) as rig:
+    may_end = threading.Event()
+    with Rig(handlers={"slow": lambda job: may_end.wait(60)}) as rig:
         rig.queue.add(2, "slow")
-        rig.until(lambda: len(rig.held) == 2)
+        rig.until(lambda: len(rig.held) == len(rig.engine._crew.running()) == 2, 20)
         started_at = time.monotonic()
         rig.channel.send(Word.DRAIN, pack_instant(started_at + 0.3))
-        rig.thread.join(2)
-        assert 0.25 < time.monotonic() - started_at < 0.6
+        rig.thread.join(20)  # it does not end before the handlers do, did it wait for them
+        assert not rig.thread.is_alive()
+        assert time.monotonic() - started_at > 0.25
         rig.hear()
         assert rig.words[-1] is Word.LEAVING
         assert len(rig.held) == 2  # the keeper's, once the process has ended
+        may_end.set()
 
 
 def test_once_leaves_when_nothing_is_claimable() -> None:
@@ -327,20 +330,24 @@ def test_polls_are_stamped_only_when_the_queue_answers() -> None:
 
 
 def test_a_busy_engine_is_not_deaf() -> None:
-    with Rig(handlers={"slow": lambda job: time.sleep(1.5)}) as rig:
+    may_end = threading.Event()
+    with Rig(handlers={"slow": lambda job: may_end.wait(60)}) as rig:
         rig.queue.add(4, "slow")
         rig.until(lambda: len(rig.held) == 4)
-        time.sleep(1)
-        assert time.monotonic() - rig.board.polled_at < 0.7
+        later_on = time.monotonic() + 0.6
+        rig.until(lambda: rig.board.polled_at > later_on)
+        may_end.set()
 
 
 def test_the_engine_ends_with_its_keeper() -> None:
-    with Rig(handlers={"slow": lambda job: time.sleep(2)}) as rig:
+    may_end = threading.Event()
+    with Rig(handlers={"slow": lambda job: may_end.wait(60)}) as rig:
         rig.queue.add(1, "slow")
         rig.until(lambda: rig.held)
         rig._sockets[0].close()
-        rig.thread.join(1)
+        rig.thread.join(20)  # not for the handler's end
         assert type(rig.error).__name__ == "Closed"
+        may_end.set()
 
 
 def test_idle_polls_back_off_to_a_quarter_of_a_second() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ class Stage:
         self.keeper._rouse()
         self.keeper._turn()
 
-    def until(self, condition: Any, timeout_s: float = 3) -> None:
+    def until(self, condition: Any, timeout_s: float = 30) -> None:
         def turned() -> object:
             self.turn()
             return condition()
@@ -152,8 +153,8 @@ def test_an_executor_that_ended_is_started_again_with_growing_waits(stage: Stage
         stage.until(lambda n=n: len(stage.started) == n + 2)
         starts.append(stage.started[-1].started_at)
     gaps = [b - a for a, b in pairwise(starts)]
-    assert gaps[0] < 0.2
-    assert 0.3 < gaps[3] < 1.2
+    assert gaps[0] < 1
+    assert 0.3 < gaps[3] < 3
 
 
 def test_a_start_that_fails_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +237,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_at_its_end(stage: Stage) -> None
 
     stage.until(hears)
     assert told == [(Word.LOST, [0])]
-    assert 0.4 < time.monotonic() - taken_at < 1.1
+    assert 0.4 < time.monotonic() - taken_at < 3
 
 
 def test_the_first_signal_drains_and_the_second_ends_at_once() -> None:
@@ -247,7 +248,7 @@ def test_the_first_signal_drains_and_the_second_ends_at_once() -> None:
     stage.turn()
     [(word, body)] = list(executor.far.receive())
     assert word is Word.DRAIN
-    assert 9 < unpack_instant(body) - time.monotonic() < 9.6
+    assert 7 < unpack_instant(body) - time.monotonic() < 9.6
     stage.keeper._signals = 2
     stage.until(lambda: executor.was_killed)
     stage.until(lambda: stage.queue.calls["release"])
@@ -282,7 +283,7 @@ def test_without_a_database_the_keeper_exits_in_time_all_the_same() -> None:
     stage.keeper._signals = 1
     started_at = time.monotonic()
     stage.until(stage.keeper._is_over)
-    assert 1.2 < time.monotonic() - started_at < 1.9
+    assert 1.2 < time.monotonic() - started_at < 4
     stage.close()
 
 
@@ -369,3 +370,21 @@ def test_stuck_clerks_get_help() -> None:
     until(delivery)
     assert delivered == ["got through"]
     gate.set()
+
+
+def test_a_drain_lets_all_that_runs_end(stage: Stage) -> None:
+    """Told once, and without an instant by which it must be over; then the keeper is done."""
+    [executor] = stage.started
+    executor.hold(0)
+    stage.until(lambda: stage.keeper.held() == 1)
+    stage.keeper.drain()
+    stage.turn()
+    stage.turn()
+    drains = [body for word, body in executor.far.receive() if word is Word.DRAIN]
+    assert [unpack_instant(body) for body in drains] == [math.inf]
+    executor.far.send(Word.DROPPED, pack_places([0]))
+    executor.far.send(Word.LEAVING)
+    stage.turn()
+    executor.end(0)
+    stage.until(stage.keeper._is_over)
+    assert len(stage.started) == 1

@@ -1,4 +1,4 @@
-"""The real durations of what test_runworker.py shows in short."""
+"""The real durations of what the tests of `runworker` show in short."""
 
 from __future__ import annotations
 

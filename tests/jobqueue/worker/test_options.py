@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
-from jobqueue.worker.probe import Probe
 from jobqueue.worker.reserve import Slots
+from jobsplatform.probe import Probe
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def age() -> list[float]:
 
 @pytest.fixture
 def probe(age: list[float]) -> Iterator[Probe]:
-    probe = Probe(0, lambda: age[0])
+    probe = Probe(0, "last_poll_age_s", lambda: age[0])
     probe.start()
     yield probe
     probe.close()

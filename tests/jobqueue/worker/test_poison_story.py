@@ -17,7 +17,7 @@ OPS = "user:ops"
 
 def test_a_payload_that_kills_its_workers_comes_back_corrected(platform: Platform) -> None:
     """Exactly `max_crashes` starts, `poison`; no way back without a correction; with one the same job succeeds."""
-    platform.set(lease_s=5, max_crashes=3, max_attempts=10)
+    platform.set(max_crashes=3, max_attempts=10)
     payload = {"log": str(platform.log), "deadly": True}
     new = NewJob(
         tenant_id=platform.tenant.pk,
@@ -31,7 +31,7 @@ def test_a_payload_that_kills_its_workers_comes_back_corrected(platform: Platfor
     assert isinstance(accepted, Accepted)
     job_id = accepted.job_id
     platform.worker("--concurrency", "2")
-    platform.until(lambda: platform.job(job_id).state == "dead", 90)
+    platform.until(lambda: platform.job(job_id).state == "dead", 90, lapse_orphans=True)
     name = platform.job_name(job_id)
     assert platform.lines("start") == [(name, n, n) for n in (1, 2, 3)]
     assert platform.job(job_id).dead_reason == "poison"

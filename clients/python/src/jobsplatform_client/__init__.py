@@ -12,7 +12,16 @@ from jobsplatform_client.errors import (
 from jobsplatform_client.retry import Retry
 from jobsplatform_client.values import ABSENT, Accepted, Job, JobFilter, Lease, Message, NewJob
 from jobsplatform_client.worker.context import AsyncJobContext, JobContext
-from jobsplatform_client.worker.outcomes import Done, Overload, Permanent, Release, Transient, Uncertain
+from jobsplatform_client.worker.outcomes import (
+    Done,
+    NotDone,
+    Overload,
+    Permanent,
+    Release,
+    StillUnknown,
+    Transient,
+    Uncertain,
+)
 from jobsplatform_client.worker.tasks import AsyncWorker
 from jobsplatform_client.worker.threads import Worker
 
@@ -35,11 +44,13 @@ __all__ = [
     "Message",
     "MessageQueue",
     "NewJob",
+    "NotDone",
     "Overload",
     "Permanent",
     "Refused",
     "Release",
     "Retry",
+    "StillUnknown",
     "Transient",
     "Uncertain",
     "Unreachable",

@@ -98,6 +98,19 @@ def _may_have_happened(answer: Answer, error: errors.JobsPlatformError) -> bool:
     return answer.status >= 500 and not isinstance(error, errors.Unavailable)
 
 
+def _is_outage(answer: Answer) -> bool:
+    """Whether the platform does not answer, as opposed to what it answers to one call alone.
+
+    Its own 503 names a `reason` where only this call's queue or key is meant.
+    """
+    if isinstance(answer, NoReply):
+        return True
+    if answer.status not in PASSING:
+        return False
+    error = answer.error()
+    return not (isinstance(error, errors.Unavailable) and error.problem.get("reason"))
+
+
 def _is_passing(answer: Answer) -> bool:
     return isinstance(answer, NoReply) or answer.status in PASSING or answer.status == 429
 
@@ -105,8 +118,8 @@ def _is_passing(answer: Answer) -> bool:
 class Gate:
     """One a client, shared by its callers: closed while the platform does not answer.
 
-    It closes when a call gets no answer, or 502 to 504, and each round it lets one call through to look. Any other
-    answer opens it. Safe for threads.
+    It closes when a call gets no answer, or 502 to 504 without a `reason`, and each round it lets one call through to
+    look. Any other answer opens it: what is refused to one call holds back that call alone. Safe for threads.
     """
 
     LOOK_S = 0.25  # between two looks of those who wait for somebody else's call
@@ -140,7 +153,7 @@ class Gate:
         """What any call was answered."""
         with self._lock:
             self._probe_ends_at = 0.0
-            if not (isinstance(answer, NoReply) or answer.status in PASSING):
+            if not _is_outage(answer):
                 self._failures = 0
             elif self._clock() >= self._opens_at:  # many calls that fail together are one failure
                 self._failures += 1

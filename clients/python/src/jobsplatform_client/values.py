@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
 
+from jobsplatform_client import tracing
+
 State = Literal["scheduled", "ready", "running", "succeeded", "dead", "cancelled", "expired", "purged"]
 ErrorClass = Literal["transient", "overload", "permanent", "uncertain"]
 
@@ -103,7 +105,7 @@ class NewJob:
             "expires_in_s": self.expires_in_s,
             "max_attempts": self.max_attempts,
             "dependency": self.dependency,
-            "traceparent": self.traceparent,
+            "traceparent": self.traceparent or tracing.current(),
         }
         payload = {} if self.payload is ABSENT else {"payload": self.payload}
         return {"kind": self.kind, **payload, "request_key": request_key, **given(options)}

@@ -11,14 +11,15 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from jobqueue import bench
+from jobsplatform.commands import StrictCommand
 
 INSIDE = "--inside"
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     """Runs itself once more on a database of its own."""
 
     help = "Measure jobs a second of this machine in a database of its own (1 KB payloads, fsync on)."

@@ -37,6 +37,9 @@ class Command(VerbCommand):
         closed = verb_parser(verbs, "close", help="let it go on, ramping up; its breaker judges anew")
         for verb in (opened, closed):
             verb.add_argument("name", metavar="NAME")
+        opened.add_argument(
+            "--for-s", type=int, metavar="SECONDS", help="close by itself after so long (never)"
+        )
         for verb in (change, opened, closed):
             verb.add_argument("--reason", default="", help="for the audit")
 
@@ -48,7 +51,7 @@ class Command(VerbCommand):
             settings = assigned(Dependency, options["pairs"])
             dependencies.set_dependency(name, settings, actor=actor(), reason=reason)
         elif verb == "open":
-            dependencies.open_breaker(name, actor=actor(), reason=reason)
+            dependencies.open_breaker(name, actor=actor(), reason=reason, seconds=options["for_s"])
         elif verb == "close":
             dependencies.close_breaker(name, actor=actor(), reason=reason)
         self._show(name)

@@ -24,17 +24,28 @@ class Command(VerbCommand):
         parser.add_argument("what", choices=["queue", "tenant", "intake"], help="intake is a queue's")
         parser.add_argument("name", metavar="NAME", help="of the queue, or the tenant's slug")
         parser.add_argument("--reason", default="", help="for the audit")
+        if self.is_pause:
+            parser.add_argument(
+                "--for",
+                dest="seconds",
+                type=float,
+                metavar="SECONDS",
+                help="of a queue or intake: it goes on by itself after that (until `resume`)",
+            )
 
     def act(self, options: dict[str, Any]) -> None:
         what, name, reason = options["what"], options["name"], options["reason"]
         if len(reason) > REASON_CHARS_MAX:
             raise Invalid.at("/reason", f"A reason has at most {REASON_CHARS_MAX} characters.")
-        self.switch(what, name, actor=actor(), reason=reason)
+        self.switch(what, name, actor=actor(), reason=reason, seconds=options.get("seconds"))
         subject = f"Intake of queue {name}" if what == "intake" else f"{what.title()} {name}"
         self.stdout.write(f"{subject} {'is paused' if self.is_pause else 'goes on'}.")
 
-    def switch(self, what: str, name: str, *, actor: str, reason: str) -> None:
+    def switch(self, what: str, name: str, *, actor: str, reason: str, seconds: float | None) -> None:
         if what == "tenant":
+            if seconds is not None:
+                raise Invalid.at("/for", "A tenant is paused until it is resumed.")
             registry.pause(name, actor=actor, reason=reason)
         else:
-            policies.pause(name, intake=what == "intake", actor=actor, reason=reason)
+            until = None if seconds is None else policies.after(seconds)
+            policies.pause(name, intake=what == "intake", actor=actor, reason=reason, until=until)

@@ -13,7 +13,7 @@ class Command(Pause):
     help = "Undo `pause`: a queue or tenant starts jobs again; `intake` takes new jobs in again."
     is_pause: ClassVar = False
 
-    def switch(self, what: str, name: str, *, actor: str, reason: str) -> None:
+    def switch(self, what: str, name: str, *, actor: str, reason: str, seconds: float | None) -> None:
         if what == "tenant":
             registry.resume(name, actor=actor, reason=reason)
         else:

@@ -7,23 +7,25 @@ import sys
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connections
 
 from jobqueue import policies
+from jobqueue.models import Process
+from jobqueue.processes import Beacon
 from jobqueue.worker import executor
 from jobqueue.worker.keeper import Keeper
 from jobqueue.worker.options import BadOption, WorkerOptions, default_name
-from jobqueue.worker.probe import Probe
 from jobqueue.worker.process import PRIVATE_FLAG
 from jobqueue.worker.registration import Registration
 from jobqueue.worker.reserve import Slots
 from jobqueue.worker.verbs import DatabaseVerbs
+from jobsplatform.commands import StrictCommand
 from jobsplatform.errors import NotFound
-from jobsplatform.loop import die_with_parent, parent_is_gone
+from jobsplatform.loop import add_probe, die_with_parent, parent_is_gone, serve_probe
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = (
         "Run handlers. SIGTERM drains within the grace period; a second signal gives all jobs back at once."
     )
@@ -59,7 +61,7 @@ class Command(BaseCommand):
         add("--suspect-run", type=int, metavar="SECONDS", help="longest run of such a job (its queue's)")
         add("--once", action="store_true", help="work until nothing is claimable, then exit")
         add("--grace", type=float, default=10, metavar="SECONDS", help="for running jobs after SIGTERM (10)")
-        add("--probe-port", type=int, metavar="PORT", help="serve GET /healthz on 127.0.0.1 (off)")
+        add_probe(parser)
         add("--name", default="", help="who holds the leases, for people (host:pid)")
         add(PRIVATE_FLAG, dest="executor", help="==SUPPRESS==")
         add("--as", dest="as_json", help="==SUPPRESS==")
@@ -73,8 +75,13 @@ class Command(BaseCommand):
         self._refuse_unknown_names(options)
         Registration(options.name, kinds).start()
         keeper = Keeper(options, DatabaseVerbs(options, kinds, options.name), parent_is_gone=parent_is_gone)
-        self._serve_probe(options, keeper)
+        serve_probe(options.probe_port, given["probe_host"], "last_poll_age_s", keeper.poll_age_s)
+        beacon = _beacon(options, keeper)
+        if not options.once:
+            beacon.start()
         code = keeper.run()
+        if not options.once:
+            beacon.end_soon()
         if keeper.has_loose_ends:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -98,13 +105,16 @@ class Command(BaseCommand):
         finally:
             connections.close_all()
 
-    def _serve_probe(self, options: WorkerOptions, keeper: Keeper) -> None:
-        if options.probe_port is None:
-            return
-        try:
-            Probe(options.probe_port, keeper.poll_age_s).start()
-        except OSError as error:
-            raise CommandError(f"--probe-port {options.probe_port}: {error.strerror}") from None
+
+def _beacon(options: WorkerOptions, keeper: Keeper) -> Beacon:
+    return Beacon(
+        Process.Kind.WORKER,
+        name=options.name,
+        queues=options.queues,
+        slots=options.concurrency * options.processes,
+        held=keeper.held,
+        drain=keeper.drain,
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from jobqueue import policies
+from jobqueue import policies, quotas
 from jobsplatform.commands import VerbCommand, actor, assigned, key_value
 from jobsplatform.errors import Invalid, NotFound
 from tenants import registry
@@ -38,13 +38,11 @@ class Command(VerbCommand):
             options["tenant"],
             assigned(Quota, options["limits"]),
             queue=options["queue"],
-            band=_band(options["queue"], options["band"]),
+            band=band_of(options["queue"], options["band"]),
             actor=actor(),
             reason=options["reason"],
         )
-        limits = {name: getattr(quota, name) for name in registry.LIMITS}
-        shown = ", ".join(f"{name}={value:g}" for name, value in limits.items() if value is not None)
-        self.stdout.write(f"Quota {quota}: {shown or 'no limits'}.")
+        self.stdout.write(f"Quota {quota}: {quotas.told(registry.limits_of(quota))}.")
         for note in _without_effect(quota):
             self.stdout.write(note)
 
@@ -57,7 +55,7 @@ def _without_effect(quota: Quota) -> list[str]:
     return notes
 
 
-def _band(queue: str, asked: str | None) -> int | None:
+def band_of(queue: str, asked: str | None) -> int | None:
     """The index of a band of the queue. Raises Invalid for a queue or band that there is not."""
     if not queue:
         if asked is not None:

@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +23,7 @@ from jobqueue.simulating.expectations import Finding
 from jobqueue.simulating.measures import Figures, of_bands, of_tenants
 from jobqueue.simulating.picture import svg
 from jobqueue.simulating.tables import SetupError
+from jobsplatform.commands import StrictCommand
 
 TENANTS_SHOWN: Final = 20
 WIDTH: Final = 132  # of tables that go to a file or a pipe
@@ -31,7 +32,7 @@ SETTINGS: Final = ("seconds", "seed", "workers", "batch", "claim_every_s", "pass
 POLICY_SETTINGS: Final = ("preset", "reserved_share", "ageing_s", "cost_model")
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     """Exit 1: an expectation of the scenario is missed."""
 
     help = (

@@ -10,12 +10,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
-from django.db import connections
-from django.db.migrations.executor import MigrationExecutor
+from django.core.management.base import CommandParser
 
-from jobsplatform import scopes
+from jobsplatform import migrating, scopes
+from jobsplatform.commands import StrictCommand
 from jobsplatform.embedded import EmbeddedError, Server
 from jobsplatform.supervisor import Options, Supervisor, UpError, say
 from tenants import access
@@ -25,7 +23,7 @@ OPERATOR = "operator"
 SHARDS_MAX = 64
 
 
-class Command(BaseCommand):
+class Command(StrictCommand):
     help = "Start PostgreSQL, migrate, and run web, worker, dispatcher and reaper until Ctrl-C."
     requires_system_checks: list[str] = []  # the database need not run yet; `--prepare` checks it
 
@@ -88,22 +86,13 @@ def _shards(text: str) -> int:
 
 def prepare(*, demo: bool) -> None:
     """Migrate every database, make the operator and a token if there are none yet, fill in the demo."""
-    say("Migrations", f"{sum(_migrate(alias) for alias in settings.DATABASES)} applied")
+    say("Migrations", f"{sum(migrating.migrate(alias) for alias in settings.DATABASES)} applied")
     _make_operator()
     _make_token()
     if demo:
         from jobqueue import demo as demonstration
 
         say("Demo", str(demonstration.prepare() or "ready"))
-
-
-def _migrate(alias: str) -> int:
-    """Bring one database up to date and return how many migrations that took."""
-    executor = MigrationExecutor(connections[alias])
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if plan:
-        call_command("migrate", database=alias, verbosity=0, interactive=False)
-    return len(plan)
 
 
 def _make_operator() -> None:

@@ -30,10 +30,11 @@ def note_only(job: JobContext) -> dict[str, object]:
 
 @handler("test.sleep")
 def sleep(job: JobContext) -> str:
+    """`s` seconds; where `again_s` is given, that long from the second attempt on."""
     note(job, "start")
     if "checkpoint" in job.payload:
         job.checkpoint(job.payload["checkpoint"])
-    time.sleep(job.payload["s"])
+    time.sleep(job.payload["s"] if job.attempt == 1 else job.payload.get("again_s", job.payload["s"]))
     note(job, "end")
     return "slept"
 
@@ -113,10 +114,11 @@ def runaway(job: JobContext) -> None:
 
 @handler("test.kill-all")
 def kill_all(job: JobContext) -> str:
-    """At the first try it takes its keeper along, once that has said that it was started."""
+    """At the first try it takes its keeper along, once the test says that it is known to have begun."""
     note(job, "start")
     if job.attempt == 1:
-        time.sleep(2)
+        while not os.path.exists(f"{job.payload['log']}.go"):
+            time.sleep(0.01)
         os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(1)

@@ -20,7 +20,15 @@ from jobsplatform_client.exchange import Conversation
 from jobsplatform_client.retry import Retry
 from jobsplatform_client.values import Renewed
 from jobsplatform_client.worker.book import Held, LeaseBook
-from jobsplatform_client.worker.outcomes import Failure, Release, Transient, Uncertain
+from jobsplatform_client.worker.outcomes import (
+    Done,
+    Failure,
+    NotDone,
+    Release,
+    StillUnknown,
+    Transient,
+    Uncertain,
+)
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -124,16 +132,34 @@ class GiveBack:
 
 Verdict = Complete | Fail | GiveBack | None  # None: there is nobody to tell
 
+NO_RECONCILER: Final = Fail(
+    Uncertain("an earlier attempt may have acted outside, and this kind has no reconciler")
+)
+
+
+def settled_by(found: object) -> Complete | Fail | None:
+    """What a reconciler's answer makes of the job; None: the handler may act."""
+    if isinstance(found, Done):
+        return Complete(found.result)
+    if isinstance(found, NotDone):
+        return None
+    if isinstance(found, StillUnknown):
+        message = found.message or "what an earlier attempt did is still unknown"
+        return Fail(Uncertain(message, retry_after_s=found.retry_after_s))
+    kind = type(found).__name__
+    return Fail(Uncertain(f"the reconciler answered {kind}, not Done, NotDone or StillUnknown"))
+
 
 def verdict_of(error: BaseException, *, while_reconciling: bool) -> Verdict:
     """What an exception out of a handler, or out of a reconciler, says about the job."""
     if isinstance(error, Release):
         return GiveBack(error.delay_s)
-    if isinstance(error, Failure):
-        return Fail(error)
     if isinstance(error, errors.LeaseLost):
         return None
-    # A reconciler that broke found nothing out: the next attempt must still look before it acts.
+    # A reconciler that raises found nothing out: the next attempt must still look before it acts.
+    if isinstance(error, Failure):
+        told = Uncertain(error.message, retry_after_s=error.retry_after_s) if while_reconciling else error
+        return Fail(told)
     return Fail(Uncertain(_told(error)) if while_reconciling else Transient(_told(error)))
 
 

@@ -53,8 +53,24 @@ class Release(JobOutcome):
         self.delay_s = delay_s
 
 
+# What a reconciler answers
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A reconciler's answer: the effect has happened already; complete the job with this result."""
+    """An earlier attempt did it; `result` (any JSON value) completes the job, and the handler is not called."""
 
     result: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """No earlier attempt did it, or doing it again has no further effect: the handler may act."""
+
+
+@dataclass(frozen=True, slots=True)
+class StillUnknown:
+    """It cannot be known yet: asked again after the backoff (`retry_after_s` is a floor), in the end a dead letter."""
+
+    message: str = ""
+    retry_after_s: float | None = None

@@ -10,20 +10,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.aio import AsyncClient
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import AsyncJobContext
 from jobsplatform_client.worker.desk import (
     BEAT_S,
+    NO_RECONCILER,
     Complete,
     Desk,
     Options,
     Registry,
     Verdict,
     log,
+    settled_by,
     verdict_of,
 )
-from jobsplatform_client.worker.outcomes import Done
 
 AsyncHandler = Callable[[AsyncJobContext], Awaitable[object]]
 
@@ -205,16 +207,20 @@ class AsyncWorker:
 
     async def _handle(self, held: Held) -> Verdict:
         job = AsyncJobContext(held, self._save)
-        reconcile = self._registry.reconcilers.get(job.kind) if job.reconcile else None
-        if reconcile is not None:
+        if job.reconcile:
+            reconcile = self._registry.reconcilers.get(job.kind)
+            if reconcile is None:
+                return NO_RECONCILER
             try:
-                found = await reconcile(job)
+                with tracing.processing(held.lease):
+                    settled = settled_by(await reconcile(job))
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 return _verdict_of(error, while_reconciling=True)
-            if isinstance(found, Done):
-                return Complete(found.result)
+            if settled is not None:
+                return settled
         try:
-            return Complete(await self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(await self._registry.handlers[job.kind](job))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return _verdict_of(error, while_reconciling=False)
 

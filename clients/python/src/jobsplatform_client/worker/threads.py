@@ -12,20 +12,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
+from jobsplatform_client import tracing
 from jobsplatform_client.client import Client
 from jobsplatform_client.worker.book import Held
 from jobsplatform_client.worker.context import JobContext
 from jobsplatform_client.worker.desk import (
     BEAT_S,
+    NO_RECONCILER,
     Complete,
     Desk,
     Options,
     Registry,
     Verdict,
     log,
+    settled_by,
     verdict_of,
 )
-from jobsplatform_client.worker.outcomes import Done
 
 Handler = Callable[[JobContext], object]
 
@@ -78,7 +80,8 @@ class Worker:
     def reconciler(self, kind: str) -> Callable[[Handler], Handler]:
         """Decorates the function that looks whether an outside effect has happened, when an earlier try is uncertain.
 
-        It returns `Done(result)` when it has: the job is completed so. Anything else: the handler runs.
+        `Done(result)` completes the job, `NotDone()` lets the handler act. After `StillUnknown()`, an exception or any
+        other answer, and for a kind without a reconciler, the handler is not called: the attempt ends uncertain.
         """
         return self._registry.reconciler(kind)
 
@@ -232,16 +235,20 @@ class Worker:
 
     def _handle(self, held: Held) -> Verdict:
         job = JobContext(held, self._save)
-        reconcile = self._registry.reconcilers.get(job.kind) if job.reconcile else None
-        if reconcile is not None:
+        if job.reconcile:
+            reconcile = self._registry.reconcilers.get(job.kind)
+            if reconcile is None:
+                return NO_RECONCILER
             try:
-                found = reconcile(job)
+                with tracing.processing(held.lease):
+                    settled = settled_by(reconcile(job))
             except BaseException as error:
                 return verdict_of(error, while_reconciling=True)
-            if isinstance(found, Done):
-                return Complete(found.result)
+            if settled is not None:
+                return settled
         try:
-            return Complete(self._registry.handlers[job.kind](job))
+            with tracing.processing(held.lease):
+                return Complete(self._registry.handlers[job.kind](job))
         except BaseException as error:
             return verdict_of(error, while_reconciling=False)
 

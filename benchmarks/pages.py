@@ -1,0 +1,89 @@
+"""How long the admin's lists take in the server, on a platform with a long past: median and p95 of each page.
+
+    python -m benchmarks.pages --jobs 300000 --dead 50000
+
+It starts a PostgreSQL of its own, fills it by `benchmarks.seed_history`, and asks for each page through Django's test
+client, so that middleware, templates and statements count and the network does not. Everything is gone at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.ground import arguments, ground, percentile, run, show
+from benchmarks.seed_history import Sizes, seed
+
+REPEATS = 20
+
+
+def _addresses(jobs: int) -> dict[str, str]:
+    [(fingerprint,)] = run("SELECT fingerprint FROM dlq_deadletter LIMIT 1")
+    [(dead,)] = run("SELECT job_id FROM dlq_deadletter ORDER BY job_id DESC LIMIT 1")
+    bar = "/admin/queue/job/?q="
+    return {
+        "home": "/admin/",
+        "jobs": "/admin/queue/job/",
+        "jobs, an old page": f"/admin/queue/job/?before=0.{jobs // 2}",
+        "state:dead": f"{bar}state:dead",
+        "state:ready": f"{bar}state:ready",
+        "state:succeeded": f"{bar}state:succeeded",
+        "state:cancelled": f"{bar}state:cancelled",
+        "state:expired (none)": f"{bar}state:expired",
+        "tenant": f"{bar}tenant:tenant-0003",
+        "tenant, dead": f"{bar}tenant:tenant-0150+state:dead",
+        "kind": f"{bar}kind:index",
+        "kind that is not there": f"{bar}kind:absent",
+        "kind, dead": f"{bar}kind:index+state:dead",
+        "key": f"{bar}key:order-{jobs // 2 // 2 * 2 + 1}",
+        "key that is not there": f"{bar}key:absent",
+        "id": f"{bar}0-{jobs // 2}",
+        "error text": f"{bar}error:refused",
+        "error text that is not there": f"{bar}error:absent",
+        "fingerprint": f"{bar}error:{fingerprint}",
+        "age": f"{bar}age:>240h+queue:default",
+        "priority": f"{bar}priority:0..1+state:ready",
+        "one job": f"/admin/queue/job/0-{dead}/change/",
+        "dead letters": "/admin/dlq/deadletter/",
+        "groups": "/admin/dlq/deadletter/groups/",
+        "groups, a month": "/admin/dlq/deadletter/groups/?span=month",
+        "one group": f"/admin/dlq/deadletter/groups/{fingerprint}/",
+        "campaigns": "/admin/dlq/campaign/",
+        "audit": "/admin/audit/",
+        "audit, an actor": "/admin/audit/?actor=user:nobody",
+    }
+
+
+def measure(jobs: int) -> list[dict[str, Any]]:
+    """Median and p95 in milliseconds of each page."""
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client()
+    client.force_login(User.objects.create_superuser("bench", "", "x"))
+    rows = []
+    for name, address in _addresses(jobs).items():
+        spans = []
+        for _ in range(REPEATS):
+            started_at = time.perf_counter()
+            response = client.get(address)
+            spans.append((time.perf_counter() - started_at) * 1_000)
+            assert response.status_code == 200, (address, response.status_code)
+        rows.append({"page": name, "median ms": percentile(spans, 0.5), "p95 ms": percentile(spans, 0.95)})
+    return rows
+
+
+def main() -> None:
+    options = arguments(__doc__ or "", jobs=300_000, dead=50_000, ready=50_000, delayed=5_000)
+    with ground():
+        from django.conf import settings
+
+        settings.ALLOWED_HOSTS = ["*"]
+        took = seed(Sizes(options.jobs, options.dead, options.ready, options.delayed))
+        print(f"Loaded: {took}", flush=True)
+        title = f"Pages over {options.jobs:,} jobs, {options.dead:,} dead letters"
+        show(title, measure(options.jobs), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Dead letters by error: the matrix of errors × time, and one error with who looks after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from dlq import groups, handling, reads
+from dlq.groups import Group
+from dlq.models import Handling
+from dlq.reads import DeadFilter
+from jobqueue.ids import format_id
+from jobqueue.limits import REASON_CHARS_MAX
+from jobqueue.types import FLEET
+from jobsplatform import frame
+from jobsplatform.adminsite import actor, require
+from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.instants import parse_instant
+from jobsplatform.wording import describe, one_line
+from tenants.models import Tenant
+
+GROUPS_SHOWN: Final = 25
+LETTERS_SHOWN: Final = 20
+SAMPLE_CHARS: Final = 140
+SPANS: Final = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=30),
+}
+VIEW: Final = "dlq.view_deadletter"
+ASSIGN: Final = "dlq.add_correction"
+
+frame.in_menu("Dead letters", "dlq_deadletter_groups", permission=VIEW, order=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How many failed in one span: the number, and how dark it stands (0 to 4)."""
+
+    text: str
+    shade: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the matrix."""
+
+    group: Group
+    sample: str
+    count: str
+    tenants: str
+    cells: list[Cell]
+    href: str
+    handling: Handling | None
+
+
+def groups_page(request: HttpRequest) -> HttpResponse:
+    """Every error that has dead letters, latest first, and when they failed."""
+    require(request, VIEW)
+    word = request.GET.get("span", "day")
+    word = word if word in SPANS else "day"
+    found, following = groups.page(scope=FLEET, before=_place(request), limit=GROUPS_SHOWN)
+    prints = [group.fingerprint for group in found]
+    matrix = groups.matrix(prints, scope=FLEET, span=SPANS[word])
+    held = handling.of(prints)
+    slugs = _slugs(found)
+    context = {
+        "rows": [_row(group, matrix, slugs, held.get(group.fingerprint)) for group in found],
+        "starts": matrix.starts,
+        "width": matrix.width.total_seconds(),
+        "span": word,
+        "spans": list(SPANS),
+        "growing": [one for one in groups.growth() if one.is_alarming],
+        "older": None
+        if following is None
+        else urlencode({"span": word, "at": following[0].isoformat(), "print": following[1]}),
+        "is_first": "at" not in request.GET,
+        "may_redrive": request.user.has_perm("dlq.add_redrive"),
+    }
+    return frame.page(request, "admin/dlq/groups.html", context, title="Dead letters by error")
+
+
+def _place(request: HttpRequest) -> groups.Place | None:
+    """Where the page begins; a place that is none is the beginning."""
+    try:
+        return parse_instant(request.GET["at"]), request.GET["print"][:16]
+    except (KeyError, ValueError):
+        return None
+
+
+def _slugs(found: list[Group]) -> dict[int, str]:
+    ids = {tenant_id for group in found for tenant_id in group.tenant_ids}
+    return dict(Tenant.objects.filter(pk__in=ids).values_list("pk", "slug"))
+
+
+def _row(group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Handling | None) -> Row:
+    counts, more = matrix.of(group.fingerprint), "+" if group.fingerprint in matrix.cut else ""
+    most = max([*counts, 1])
+    return Row(
+        group,
+        _short(": ".join(filter(None, [group.error_class, one_line(group.sample)])) or "no message"),
+        f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else ""),
+        ", ".join(sorted(slugs.get(tenant_id, f"#{tenant_id}") for tenant_id in group.tenant_ids)),
+        [
+            Cell(f"{count:,}{more}" if count else "0", 0 if not count else 1 + 3 * count // most)
+            for count in counts
+        ],
+        _group_url(group.fingerprint),
+        held,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SAMPLE_CHARS else f"{text[: SAMPLE_CHARS - 1]}…"
+
+
+def _group_url(fingerprint: str) -> str:
+    return reverse("admin:dlq_deadletter_group", args=[fingerprint])
+
+
+# One error
+
+
+class HandlingForm(forms.Form):
+    """Who looks after an error, and why."""
+
+    assignee = forms.CharField(required=False, max_length=150, help_text="An account's name; empty: nobody.")
+    note = forms.CharField(widget=forms.Textarea(attrs={"rows": 2}), max_length=REASON_CHARS_MAX)
+
+
+def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
+    """One error: what it says, when it came, whom it hit, its newest dead letters, and who looks after it."""
+    require(request, VIEW)
+    try:
+        group = groups.one(fingerprint, scope=FLEET)
+    except NotFound:
+        raise Http404 from None
+    may_assign = request.user.has_perm(ASSIGN)
+    held = handling.of([fingerprint]).get(fingerprint)
+    initial = {"assignee": "" if held is None else held.assignee}
+    form = HandlingForm(request.POST or None, initial=initial)
+    if request.method == "POST":
+        require(request, ASSIGN)
+        if form.is_valid() and _assigned(request, fingerprint, form):
+            return HttpResponseRedirect(_group_url(fingerprint))
+    matrix = groups.matrix([fingerprint], scope=FLEET, span=SPANS["day"])
+    letters, _ = reads.page(
+        DeadFilter(fingerprint=fingerprint), scope=FLEET, before=None, limit=LETTERS_SHOWN
+    )
+    slugs = _slugs([group])
+    context = {
+        "row": _row(group, matrix, slugs, held),
+        "starts": matrix.starts,
+        "letters": [
+            {
+                "view": view,
+                "name": format_id(view.job_id),
+                "href": reverse("admin:dlq_deadletter_change", args=[format_id(view.job_id)]),
+                "tenant": slugs.get(view.tenant_id, f"#{view.tenant_id}"),
+            }
+            for view in letters
+        ],
+        "payloads": len({view.payload_sha256 or view.payload_ref for view in letters}),
+        "form": form,
+        "may_assign": may_assign,
+        "may_redrive": request.user.has_perm("dlq.add_redrive"),
+        "wizard": f"{reverse('admin:redrive_wizard')}?{urlencode({'fingerprint': fingerprint})}",
+        "jobs": f"{reverse('admin:queue_job_changelist')}?{urlencode({'q': f'error:{fingerprint}'})}",
+    }
+    crumbs = [("Dead letters", reverse("admin:dlq_deadletter_groups"))]
+    return frame.page(request, "admin/dlq/group.html", context, title=f"Error {fingerprint}", crumbs=crumbs)
+
+
+def _assigned(request: HttpRequest, fingerprint: str, form: forms.Form) -> bool:
+    said: dict[str, Any] = form.cleaned_data
+    try:
+        handling.assign(fingerprint, assignee=said["assignee"], note=said["note"], actor=actor(request))
+    except JobsPlatformError as error:
+        form.add_error(None, describe(error))
+        return False
+    who = said["assignee"] or "Nobody"
+    messages.success(request, f"{who} looks after this error.")
+    return True

@@ -1,0 +1,70 @@
+"""What differs between two payloads, line by line, as people read JSON. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+LINES_MAX: Final = 800  # of each side: comparing costs their product
+_INDENT: Final = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a comparison: `sign` is "-" (old), "+" (new) or " " (both)."""
+
+    sign: str
+    text: str
+
+
+class _Digits(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def diff(old: str, new: str) -> list[Line] | None:
+    """The lines of two JSON texts that differ, with what stands around them; None: they are too long to compare.
+
+    Members keep their order and numbers their digits. Two texts that differ in white space alone have no lines.
+    """
+    before, after = list(_lines(old)), list(_lines(new))
+    if len(before) > LINES_MAX or len(after) > LINES_MAX:
+        return None
+    found: list[Line] = []
+    for line in difflib.unified_diff(before, after, lineterm="", n=3):
+        if line.startswith(("---", "+++")) and not found:
+            continue
+        found.append(Line(" ", "…") if line.startswith("@@") else Line(line[0], line[1:]))
+    return found
+
+
+def _lines(text: str) -> Iterator[str]:
+    """A JSON text over several lines; a text that is none, as it stands."""
+    try:
+        value = json.loads(text, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits)
+    except (ValueError, RecursionError):
+        return iter(text.splitlines())
+    return _told("", value, 0, "")
+
+
+def _told(name: str, value: object, depth: int, end: str) -> Iterator[str]:
+    space = _INDENT * depth
+    if isinstance(value, dict) and value:
+        yield f"{space}{name}{{"
+        yield from _members([(f"{json.dumps(key)}: ", item) for key, item in value.items()], depth)
+        yield f"{space}}}{end}"
+    elif isinstance(value, list) and value:
+        yield f"{space}{name}["
+        yield from _members([("", item) for item in value], depth)
+        yield f"{space}]{end}"
+    else:
+        yield f"{space}{name}{value if isinstance(value, _Digits) else json.dumps(value)}{end}"
+
+
+def _members(members: list[tuple[str, object]], depth: int) -> Iterator[str]:
+    for place, (name, item) in enumerate(members, 1):
+        yield from _told(name, item, depth + 1, "," if place < len(members) else "")

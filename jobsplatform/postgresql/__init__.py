@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend with a memory of databases that do not answer."""

@@ -1,0 +1,325 @@
+"""A claim over several shards: strict bands from the shards with the oldest heads, then the band whose turn it is.
+
+Bands take turns over what all shards hold together, and each is claimed from its best shards, three at once. What a
+shard said may be old by some milliseconds; one that gives less than it said is asked anew by the next claim. Shards of
+which nothing is known are tried last.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final, NamedTuple
+
+from jobqueue.claiming import inversions, summaries
+from jobqueue.claiming.transaction import QueueClaim, Started, live_leases
+from jobqueue.claiming.types import ClaimRequest, Taken
+from jobqueue.policies import QueuePolicy
+from jobqueue.policy.floor import Floor
+from jobqueue.policy.parts import Part, in_parts
+from jobqueue.policy.routing import Aim, Heads, strict_aims, used, weighted_aims
+from jobqueue.policy.types import Turn
+from jobqueue.types import Scope
+from jobsplatform import database, everywhere, reach, sql
+
+ROUNDS_MAX: Final = 6  # looks of one part of a claim: words that were old cost another
+CLASSES_MAX: Final = 10_000
+
+Found = list[tuple[str, Taken]]
+
+
+class Ways(NamedTuple):
+    """How a claim goes on one shard alone, how it leaves word there that somebody asks, and where details are kept."""
+
+    whole: Callable[[str, ClaimRequest, bytes, Scope, datetime | None, dict[int, sql.Row]], list[Taken]]
+    note: Callable[[QueueClaim], None]
+    details: dict[int, sql.Row]
+
+
+class _Memory(NamedTuple):
+    """Whose turn it is in one queue and class of claims, over all shards, as this process keeps it."""
+
+    weighted: Turn | None = None
+    of_floor: Turn | None = None
+    floor: Floor = Floor()
+
+
+_memories: dict[tuple[int, bytes], _Memory] = {}
+_lock = threading.Lock()
+
+
+def forget() -> None:
+    """Drop what this process remembers."""
+    _memories.clear()
+    summaries.forget()
+
+
+def repeated(request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None) -> Found:
+    """The live leases of an earlier claim with this key, wherever they were made. Raises KeyConflict."""
+    if request.claim_key is None:
+        return []
+    ids, key = [queue.id for queue in request.queues], request.claim_key
+
+    def one(alias: str) -> Found:
+        return [(alias, row) for row in live_leases(alias, key, call_hash, ids, scope, now)]
+
+    return [pair for found in everywhere.ask(one, unknown=[]) for pair in found]
+
+
+def claim(
+    request: ClaimRequest,
+    call_hash: bytes,
+    scope: Scope,
+    now: datetime | None,
+    ways: Ways,
+) -> Found:
+    """Leases of several shards, most urgent first. Raises KeyConflict.
+
+    Raises Unavailable when no shard can be reached; one that is away costs nothing but its own work.
+    """
+    found = repeated(request, call_hash, scope, now)
+    if found:
+        return found
+    asked = summaries.Class(
+        tuple(sorted(queue.id for queue in request.queues)),
+        request.max_priority,
+        None if request.kinds is None else tuple(sorted(request.kinds)),
+        scope.tenant_id,
+    )
+    heads, unknown = summaries.read(asked)
+    if len(unknown) == len(database.aliases()):  # raises what they have to say
+        everywhere.first(lambda alias: bool(ways.whole(alias, request, call_hash, scope, now, {})))
+    run = _Claim(request, call_hash, scope, now, ways, asked, heads)
+    if request.claim_key is not None:
+        run.on_one_shard()
+    else:
+        run.over_queues()
+    if request.claim_key is None or not run.found:
+        run.blind([number for number in unknown if not reach.is_down(database.aliases()[number])])
+    summaries.spoil(asked, run.spoilt)
+    return run.found
+
+
+class _Claim:
+    """One claim over the shards, until its limit is reached or nothing is left."""
+
+    def __init__(
+        self,
+        request: ClaimRequest,
+        call_hash: bytes,
+        scope: Scope,
+        now: datetime | None,
+        ways: Ways,
+        asked: summaries.Class,
+        heads: dict[int, Heads],
+    ) -> None:
+        self.request, self.call_hash, self.scope, self.now = request, call_hash, scope, now
+        self.ways, self.asked, self.heads = ways, asked, heads
+        self.found: Found = []
+        self.spoilt: set[int] = set()
+
+    @property
+    def left(self) -> int:
+        return self.request.limit - len(self.found)
+
+    def on_one_shard(self) -> None:
+        """With a claim_key all leases come from one shard, that of the most urgent head: a repeat finds them there."""
+        heads = [
+            (band, waiting.since, number, queue)
+            for queue in self.request.queues
+            for number, bands in self.heads.get(queue.id, Heads()).by_shard.items()
+            for band, waiting in bands.items()
+        ]
+        tried: set[int] = set()
+        for _, _, number, _ in sorted(heads, key=lambda head: head[:3]):
+            if self.found:
+                return
+            if number not in tried:
+                tried.add(number)
+                self._on_shard_over_queues(number)
+
+    def _on_shard_over_queues(self, number: int) -> None:
+        alias = database.aliases()[number]
+        self.spoilt.add(number)
+        with suppress(*everywhere.AWAY):
+            rows = self.ways.whole(
+                alias, self.request, self.call_hash, self.scope, self.now, self.ways.details
+            )
+            self.found += [(alias, row) for row in rows]
+
+    def over_queues(self) -> None:
+        """Strict bands of all queues first, the oldest head first; then the queues in turn."""
+        queues = list(self.request.queues)
+        if not queues:
+            return
+        for queue, most in self._strict_turns(queues):
+            if self.left:
+                self.queue(queue, self.left, most)
+        start = secrets.randbelow(len(queues))
+        order = queues[start:] + queues[:start]
+        while order and self.left:
+            unspent = []
+            for place, queue in enumerate(order):
+                share = -(-self.left // (len(order) - place))
+                if share and self.queue(queue, share, None) == share:
+                    unspent.append(queue)
+            order = unspent if len(order) > 1 else []
+
+    def _strict_turns(self, queues: Sequence[QueuePolicy]) -> list[tuple[QueuePolicy, int]]:
+        if len(queues) == 1:
+            return []
+        turns = []
+        for queue in queues:
+            strict = sorted(queue.scheduling.strict_bands)
+            bands = self.heads.get(queue.id, Heads()).by_shard.values()
+            since = [one[band].since for one in bands for band in strict if band in one]
+            if since:
+                turns.append((min(since), queue.id, queue, strict[-1]))
+        return [(queue, most) for _, _, queue, most in sorted(turns, key=lambda turn: turn[:2])]
+
+    def queue(self, queue: QueuePolicy, limit: int, max_priority: int | None) -> int:
+        """Claim from one queue. Returns how many."""
+        heads = self.heads.get(queue.id)
+        if heads is None or not any(heads.by_shard.values()):
+            return 0
+        bounds = [bound for bound in (self.request.max_priority, max_priority) if bound is not None]
+        request = replace(self.request, limit=limit, max_priority=min(bounds, default=None))
+        before = len(self.found)
+        holders = [number for number, bands in heads.by_shard.items() if bands]
+        if len(holders) == 1:  # its shard knows best
+            self._whole(holders[0], queue, request, heads)
+        else:
+            self.found += _QueueTurn(self, queue, request, heads).run()
+        return len(self.found) - before
+
+    def _whole(self, number: int, queue: QueuePolicy, request: ClaimRequest, heads: Heads) -> None:
+        alias = database.aliases()[number]
+        try:
+            request = replace(request, queues=(queue,))
+            rows = self.ways.whole(alias, request, self.call_hash, self.scope, self.now, self.ways.details)
+        except everywhere.AWAY:
+            self.spoilt.add(number)
+            if not self.found:
+                raise
+            return
+        self.spoilt.add(number)
+        if len(rows) < request.limit:
+            heads.by_shard[number] = {}
+        self.found += [(alias, row) for row in rows]
+
+    def blind(self, numbers: Sequence[int]) -> None:
+        """Shards of which nothing is known, last."""
+        for number in numbers:
+            for queue in self.request.queues:
+                if self.left:
+                    request = replace(self.request, limit=self.left)
+                    try:
+                        self._whole(number, queue, request, Heads())
+                    except everywhere.AWAY:
+                        break
+
+
+class _QueueTurn:
+    """One queue's part of a claim, from several shards."""
+
+    def __init__(self, claim: _Claim, queue: QueuePolicy, request: ClaimRequest, heads: Heads) -> None:
+        self.claim, self.queue, self.request, self.heads = claim, queue, request, heads
+        self.found: Found = []
+        self.parts: dict[int, QueueClaim] = {}
+        first = self._part(next(iter(heads.by_shard)))
+        self.policy, self.bands = first.policy, list(first.bands)
+        self.key = (queue.id, first.claim_class)
+
+    def run(self) -> Found:
+        memory = _memories.get(self.key, _Memory())
+        self.weighted, self.of_floor = memory.weighted, memory.of_floor
+        _, floor = in_parts(self.policy, memory.floor, self.request.limit, self.bands, self._start)
+        with _lock:
+            if len(_memories) >= CLASSES_MAX:
+                _memories.clear()
+            _memories[self.key] = _Memory(self.weighted, self.of_floor, floor)
+        return self.found
+
+    def _part(self, number: int) -> QueueClaim:
+        if number not in self.parts:
+            claim, alias = self.claim, database.aliases()[number]
+            self.parts[number] = QueueClaim(
+                alias, self.queue, self.request, claim.call_hash, claim.scope, claim.now
+            )
+            with suppress(*everywhere.AWAY):
+                claim.ways.note(self.parts[number])
+        return self.parts[number]
+
+    def _start(self, part: Part, limit: int) -> list[Started]:
+        started: list[Started] = []
+        for _ in range(ROUNDS_MAX):
+            aims = self._aims(part, limit - len(started))
+            if not aims:
+                break
+            got = self._take(part, aims)
+            started += got
+            if len(started) >= limit:
+                break
+        return started
+
+    def _aims(self, part: Part, limit: int) -> list[Aim]:
+        if limit <= 0:
+            return []
+        if part is Part.STRICT:
+            return strict_aims(self.policy, self.heads, self.bands, limit)
+        is_floor = part is Part.FLOOR
+        turn = self.of_floor if is_floor else self.weighted
+        return weighted_aims(self.policy, turn, self.heads, self.bands, limit, floor=is_floor)
+
+    def _take(self, part: Part, aims: Sequence[Aim]) -> list[Started]:
+        """Claim as the aims say, each shard's own one after the other, the shards at once."""
+        known = self.heads.bands(range(len(self.queue.bands)))
+        by_shard: dict[int, list[Aim]] = {}
+        for aim in aims:
+            by_shard.setdefault(aim.shard, []).append(aim)
+        answers = summaries.together([partial(self._on_shard, part, own) for own in by_shard.values()])
+        started: list[Started] = []
+        for number, answer in zip(by_shard, answers, strict=True):
+            self.claim.spoilt.add(number)
+            if isinstance(answer, Exception):
+                self._failed(number, answer)
+                continue
+            alias = database.aliases()[number]
+            self.claim.ways.details.update(self.parts[number].details)
+            for aim, got in answer:
+                self.heads.took(aim, len(got))
+                self._used(part, aim, len(got))
+                self.found += [(alias, one.taken) for one in got]
+                inversions.started(self.queue, aim.band, aim.chosen, len(got), known)
+                started += got
+        return started
+
+    def _on_shard(self, part: Part, aims: Sequence[Aim]) -> list[tuple[Aim, list[Started]]]:
+        claim = self._part(aims[0].shard)
+        taken: list[tuple[Aim, list[Started]]] = []
+        for aim in aims:
+            try:
+                got = claim.start_band(part, aim.band, aim.limit, aim.chosen)
+            except everywhere.AWAY:
+                if not taken:
+                    raise
+                break  # leases are made: an error would lose them to their expiry
+            taken.append((aim, got))
+        return taken
+
+    def _used(self, part: Part, aim: Aim, count: int) -> None:
+        if part is Part.FLOOR:
+            self.of_floor = used(self.policy, self.of_floor, [aim.band] * count)
+        elif part is Part.WEIGHTED:
+            self.weighted = used(self.policy, self.weighted, [aim.band] * count)
+
+    def _failed(self, number: int, error: Exception) -> None:
+        """A shard that is away gives nothing."""
+        if not isinstance(error, everywhere.AWAY):
+            raise error
+        self.heads.by_shard[number] = {}

@@ -1,0 +1,1 @@
+DROP VIEW tenants_limithere;

@@ -1,0 +1,22 @@
+-- audit_id_at: about which entry this database was at an instant: the first that was not written before it.
+-- params: at
+-- returns an id; ids follow the instants but for what ran at the same time, so callers leave a margin
+-- plan: by index
+WITH RECURSIVE ends AS MATERIALIZED (
+        SELECT coalesce((SELECT id FROM tenants_auditentry ORDER BY id LIMIT 1), 0) AS low,
+            coalesce((SELECT id FROM tenants_auditentry ORDER BY id DESC LIMIT 1), 0) + 1 AS high
+    ),
+    halved AS (
+        SELECT low, high FROM ends
+        UNION ALL
+        SELECT CASE WHEN m.is_before THEN m.middle + 1 ELSE h.low END,
+            CASE WHEN m.is_before THEN h.high ELSE m.middle END
+        FROM halved h CROSS JOIN LATERAL (
+            SELECT h.low + (h.high - h.low) / 2 AS middle, coalesce((
+                SELECT e.at < %(at)s::timestamptz FROM tenants_auditentry e
+                WHERE e.id >= h.low + (h.high - h.low) / 2 ORDER BY e.id LIMIT 1
+            ), false) AS is_before
+        ) m
+        WHERE h.low < h.high
+    )
+SELECT low FROM halved WHERE low >= high LIMIT 1

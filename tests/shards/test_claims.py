@@ -1,0 +1,231 @@
+"""Claims over four shards: the most urgent work first wherever it is, shares by weight, and shards that are away."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from jobqueue import fsck, reads, stats, upkeep
+from jobqueue.claiming import Lease, inversions, summaries
+from jobqueue.enqueue import enqueue
+from jobqueue.policy.types import Chosen
+from jobqueue.reads import JobFilter
+from jobqueue.shards import register
+from jobqueue.types import FLEET
+from jobsplatform import database, reach
+from jobsplatform.errors import Unavailable
+from tests import cast
+from tests.shards.conftest import ALIASES, cut, heal
+
+on_shards = pytest.mark.django_db(transaction=True, databases=["default", *ALIASES])
+
+
+def put(alias: str, count: int = 1, **changes: object) -> None:
+    """Work without a key, on one shard."""
+    from django.db import transaction
+
+    for _ in range(count):
+        with transaction.atomic(using=alias):
+            cast.accepted(enqueue([cast.new_job(**changes)], within=alias)[0])
+
+
+def shards_of(held: list[Lease]) -> Counter[int]:
+    return Counter(database.space_of(lease.job_id) for lease in held)
+
+
+@on_shards
+def test_urgent_work_comes_first_wherever_it_is() -> None:
+    put("shard0", 30, priority=4)
+    put("shard1", 10, priority=4)
+    put("shard3", 2, priority=0)
+    put("shard2", 1, priority=0)
+    held = cast.claim(now=None, limit=3)
+    assert [lease.priority for lease in held] == [0, 0, 0]
+    assert shards_of(held) == {2: 1, 3: 2}
+    assert {lease.priority for lease in cast.claim(now=None, limit=1)} == {4}
+
+
+@on_shards
+def test_bands_share_by_weight_over_shards() -> None:
+    """A shard that holds P4 alone must not lend its turns to P4 while another has P1."""
+    put("shard0", 60, priority=4)
+    put("shard1", 60, priority=1)
+    counts = Counter(cast.claim_one(now=None).priority for _ in range(30))
+    assert counts == {1: 25, 4: 5}
+
+
+@on_shards
+def test_a_claim_takes_all_there_is_and_each_job_once() -> None:
+    for alias in ALIASES:
+        put(alias, 7, priority=2)
+        put(alias, 3, priority=4)
+    held = [lease for _ in range(5) for lease in cast.claim(now=None, limit=12)]
+    assert len(held) == len({lease.job_id for lease in held}) == 40
+    assert cast.claim(now=None, limit=10) == []
+    for lease in held:
+        cast.complete(lease)
+    assert list(fsck.check()) == []
+
+
+@on_shards
+def test_a_claim_over_queues_takes_their_strict_work_first() -> None:
+    other = cast.queue("other")
+    put("shard0", 5, priority=3)
+    put("shard2", 1, priority=0, queue=other)
+    held = cast.claim("default", "other", now=None, limit=1)
+    assert [(lease.queue_id, lease.priority) for lease in held] == [(other.id, 0)]
+    assert len(cast.claim("default", "other", now=None, limit=10)) == 5
+
+
+@on_shards
+def test_a_repeated_claim_key_gives_the_same_leases() -> None:
+    put("shard0", 5, priority=3)
+    put("shard1", 5, priority=1)
+    first = cast.claim(now=None, limit=3, claim_key="c-1")
+    again = cast.claim(now=None, limit=3, claim_key="c-1")
+    assert {lease.job_id for lease in first} == {lease.job_id for lease in again}
+    assert {lease.priority for lease in first} == {1}
+
+
+@on_shards
+def test_one_pinned_shard_gives_strict_order_within_a_band() -> None:
+    queue = cast.queue("ordered")
+    cast.enqueue(now=None)
+    register.pin([2], queue="ordered", actor=cast.OPS)
+    ids = [cast.enqueue(now=None, queue=queue, priority=turn % 2 + 2) for turn in range(30)]
+    held = [cast.claim_one("ordered", now=None) for _ in ids]
+    for band in (2, 3):
+        got = [lease.job_id for lease in held if lease.priority == band]
+        assert got == [job_id for turn, job_id in enumerate(ids) if turn % 2 + 2 == band]
+
+
+@on_shards
+def test_each_start_says_why_it_was_chosen() -> None:
+    put("shard0", 1, priority=0)
+    put("shard1", 3, priority=1)
+    put("shard2", 3, priority=4)
+    cast.claim(now=None, limit=7)
+    found = [row[0] for alias in ALIASES for row in cast.read("SELECT chosen FROM queue_lease", alias=alias)]
+    assert Counter(found)["strict"] == 1
+    assert set(found) <= {word.value for word in Chosen}
+
+
+@on_shards
+def test_an_inversion_is_measured_when_it_comes_to_light() -> None:
+    put("shard0", 5, priority=4)
+    put("shard1", 5, priority=4)
+    cast.claim(now=None, limit=1)
+    put("shard2", 1, priority=1)
+    time.sleep(0.15)
+    asked = next(iter(summaries._words))
+    inversions.started(cast.queue(), 4, Chosen.LENT, 1, {4})  # as by a map that did not know
+    summaries.spoil(asked, range(4))
+    summaries.read(asked)
+    assert 0.1 < inversions.worst_s() < 5
+
+
+# Shards that are away
+
+
+@on_shards
+def test_a_shard_that_is_away_costs_only_its_own_work() -> None:
+    ids = {alias: [cast.enqueue(now=None)] for alias in ALIASES}
+    assert ids
+    for alias in ALIASES:
+        put(alias, 10)
+    cut("shard1")
+    try:
+        began = time.monotonic()
+        held = [lease for _ in range(6) for lease in cast.claim(now=None, limit=10)]
+        assert len(held) >= 30
+        assert 1 not in shards_of(held)
+        for lease in held:
+            cast.complete(lease)
+        unknown: list[int] = []
+        views, _ = reads.page(JobFilter(), scope=FLEET, before=None, limit=10, unknown=unknown)
+        assert (len(views), unknown) == (10, [1])
+        with pytest.raises(Unavailable):
+            reads.page(JobFilter(), scope=FLEET, before=None, limit=10)
+        found = stats.of(cast.queue(), FLEET)
+        assert [number for number, reached in found.shards.items() if not reached] == [1]
+        assert upkeep.promote() == 0
+        assert upkeep.reap() == {}
+        away: list[int] = []
+        assert list(fsck.check(away)) == []
+        assert away == [1]
+        assert time.monotonic() - began < 15
+    finally:
+        heal()
+    began = time.monotonic()
+    while reach.is_down("shard1"):
+        assert time.monotonic() - began < 2
+        time.sleep(0.02)
+    assert shards_of(cast.claim(now=None, limit=20))[1] >= 10
+
+
+@on_shards
+def test_when_no_shard_answers_a_claim_is_503() -> None:
+    put("shard0", 1)
+    for alias in ALIASES:
+        cut(alias)
+    try:
+        with pytest.raises(Unavailable):
+            cast.claim(now=None)
+    finally:
+        heal()
+
+
+@on_shards
+def test_control_may_be_away_while_work_goes_on() -> None:
+    """Enqueue, claim and completion on the shards; who calls is as remembered."""
+    from jobqueue.shards import map as shard_map
+    from tenants import access
+
+    token, text = access.create_token(tenant=None, scopes=["work"], actor=cast.OPS)
+    header = f"Bearer {text}"
+    access.authenticate(header)
+    job = cast.new_job(request_key="k")
+    cast.accepted(enqueue([job])[0])
+    cast.claim(now=None)
+    cut("default")
+    try:
+        access._cache = {key: (at - 6, caller) for key, (at, caller) in access._cache.items()}
+        shard_map._held = (0.0, *shard_map._held[1:]) if shard_map._held else None
+        assert access.authenticate(header).token_id == token.pk
+        assert cast.accepted(enqueue([job])[0]).replayed
+        for turn in range(20):
+            cast.accepted(
+                enqueue([cast.new_job(queue=job.queue, tenant_id=job.tenant_id, request_key=f"n-{turn}")])[0]
+            )
+        from jobqueue import claiming
+        from jobqueue.claiming import ClaimRequest
+
+        held = claiming.claim(ClaimRequest(queues=(job.queue,), limit=30))
+        assert len(held) == 20
+        for lease in held:
+            cast.complete(lease)
+        access._cache = {
+            key: (at - access.AWAY_SECONDS, caller) for key, (at, caller) in access._cache.items()
+        }
+        with pytest.raises(Unavailable):
+            access.authenticate(header)
+    finally:
+        heal()
+
+
+# Lists
+
+
+@on_shards
+def test_a_list_is_newest_first_over_all_shards() -> None:
+    ids = [cast.enqueue(now=cast.at(turn)) for turn in range(23)]
+    seen: list[int] = []
+    before: reads.Place | None = None
+    while True:
+        page, before = reads.page(JobFilter(), scope=FLEET, before=before, limit=5)
+        seen += [view.job_id for view in page]
+        if before is None:
+            break
+    assert seen == ids[::-1]
