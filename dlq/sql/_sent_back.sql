@@ -29,7 +29,7 @@
         SELECT l.id FROM queue_lane l WHERE l.id IN (SELECT lane_id FROM moved) AND NOT l.is_active
         ORDER BY l.id FOR UPDATE OF l
     ),
-    awake AS (UPDATE queue_lane l SET is_active = true FROM dozing d WHERE l.id = d.id),
+    awake AS (UPDATE queue_lane l SET is_active = true, used_at = clock_timestamp() FROM dozing d WHERE l.id = d.id),
     recorded AS (
         INSERT INTO dlq_redrive (
             job_id, redrive_generation, redrive_key, call_hash, note, actor, reason, audit_id, at, led_to, deadline,

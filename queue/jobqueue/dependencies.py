@@ -228,19 +228,28 @@ def adopt() -> int:
     """Make names that shards met known to control, and tell shards what they missed. Returns how many of both.
 
     What a shard made at a name's first use is version 0, with the same defaults as here: there is nothing to tell.
+    Names that nobody has set are forgotten when every shard has forgotten them.
     """
     _take_permits_back()
+    away: list[int] = []
     answers = everywhere.ask(
-        lambda alias: sql.rows("jobqueue/dependency_versions", {}, alias=alias), unknown=[]
+        lambda alias: sql.rows("jobqueue/dependency_versions", {}, alias=alias), unknown=away
     )
     found = [(name, version) for rows in answers for name, version in rows]
     versions = dict(Dependency.objects.values_list("name", "version"))
     new = sorted({name for name, _ in found} - versions.keys())[:ADOPTED_MAX]
     Dependency.objects.bulk_create([Dependency(name=name, version=0) for name in new], ignore_conflicts=True)
+    if not away:
+        _forget(sorted(name for name in versions.keys() - {name for name, _ in found} if versions[name] == 0))
     behind = {name for name, version in found if version < versions.get(name, 0)}
     for dependency in Dependency.objects.filter(name__in=behind):
         push(dependency)
     return len(new) + len(behind)
+
+
+def _forget(names: list[str]) -> None:
+    """Delete names that nobody has set, up to now."""
+    Dependency.objects.filter(name__in=names[:ADOPTED_MAX], version=0).delete()
 
 
 def _require_reached(unreached: list[int]) -> None:

@@ -112,9 +112,9 @@ def enqueue(
 
     `within` is the shard on which the caller has a transaction open: a job that belongs to another is refused then
     (Unavailable). Refusals: RequestKeyConflict (same key, other content; it names the job), DeadlineInPast, Invalid
-    (due after the deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded, RateLimited
-    and QueueFull (never for a replay), Unavailable (intake paused; the key's shard is away or its slot moves),
-    UnknownOutcome. Raises the last two when there was one shard to ask and it gave no answer.
+    (due after the deadline; a payload that its kind's schema refuses), DeadlineInfeasible, QuotaExceeded (also for too
+    many kinds), RateLimited and QueueFull (never for a replay), Unavailable (intake paused; the key's shard is away or
+    its slot moves), UnknownOutcome. Raises the last two when there was one shard to ask and it gave no answer.
     """
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
     outcomes: dict[int, Outcome] = {}
@@ -396,13 +396,15 @@ class _Intake:
         self.unadmitted, self.unchecked = {}, set()
         tickets, self.tickets = self.tickets, {}  # each is good for one statement
         held = {i: ticket.reservation for i, ticket in tickets.items()}
-        params = _params([self.batch[i] for i in asked], [held.get(i) for i in asked], self.alias, self.now)
+        lane_of = lanes.lane_ids({self.batch[i][0].lane for i in asked}, alias=self.alias)
+        asked = self._with_lane(asked, lane_of)
+        batch = [self.batch[i] for i in asked]
+        params = _params(batch, [held.get(i) for i in asked], lane_of, self.now)
         params |= _slots([self.places[i] for i in asked])
         versions = [self.checked.get(i) for i in asked]
         params["kind_versions"] = versions if self.checked else None
-        for ord_, job_id, refusal, *stored in sql.rows(
-            "jobqueue/enqueue", params, alias=self.alias, writes=True
-        ):
+        rows = sql.rows("jobqueue/enqueue", params, alias=self.alias, writes=True) if asked else []
+        for ord_, job_id, refusal, *stored in rows:
             index = asked[ord_ - 1]
             if refusal is None:
                 self.answers[index] = Accepted(job_id, stored=Stored(*stored))
@@ -417,6 +419,13 @@ class _Intake:
         admitting.give_back(
             (ticket for i, ticket in tickets.items() if i not in self.answers), alias=self.alias
         )
+
+    def _with_lane(self, asked: list[int], lane_of: Mapping[LaneKey, int]) -> list[int]:
+        """Those of `asked` that have a lane; the others are refused, unless their keys say that they are replays."""
+        laneless = [i for i in asked if self.batch[i][0].lane not in lane_of]
+        self.refused.update((i, lanes.too_many()) for i in laneless)
+        self._read_back(laneless)
+        return [i for i in asked if self.batch[i][0].lane in lane_of]
 
     def _read_back(self, among: Iterable[int] | None = None) -> None:
         """Answer those whose keys are held by earlier requests."""
@@ -503,7 +512,7 @@ def _refusal(job: NewJob, kind: Kind) -> Invalid | None:
 
 
 def _heal(jobs: Iterable[NewJob]) -> None:
-    """A lane or a policy row is missing on a shard (it was replaced, or missed a push): make them anew."""
+    """A lane or a policy row is missing on a shard (unused, replaced, or not pushed): make them anew."""
     lanes.forget()
     for name in {job.queue.name for job in jobs}:
         policies.push_by_name(name)
@@ -523,11 +532,10 @@ def _slots(places: Sequence[Place]) -> dict[str, Any]:
 def _params(
     batch: Sequence[tuple[NewJob, bytes | None]],
     reservations: Sequence[int | None],
-    alias: str,
+    lane_of: Mapping[LaneKey, int],
     now: datetime | None,
 ) -> dict[str, Any]:
     jobs = [job for job, _ in batch]
-    lane_of = lanes.lane_ids({job.lane for job in jobs}, alias=alias, now=now)
     columns: dict[str, list[Any]] = {
         "payloads": [job.payload for job in jobs],
         "payload_refs": [job.payload_ref for job in jobs],

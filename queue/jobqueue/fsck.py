@@ -13,6 +13,7 @@ from typing import Final
 
 from jobqueue.ids import format_id
 from jobqueue.lanes import LaneKey, lane_ids
+from jobqueue.lanes import forget as forget_lanes
 from jobqueue.models import Job
 from jobsplatform import database, sql
 from jobsplatform.errors import Unavailable, UnknownOutcome
@@ -92,8 +93,10 @@ def _put_back(job_ids: Sequence[int], alias: str, actor: str) -> set[int]:
         job.pk: LaneKey(job.queue_id, job.priority, job.tenant_id, job.kind, job.dependency or "")
         for job in jobs.values()
     }
-    lanes = lane_ids(keys.values(), alias=alias)
+    forget_lanes()  # those of jobs that stand nowhere may be forgotten
+    lanes = lane_ids(keys.values(), alias=alias, is_bounded=False)
     sql.rows("jobqueue/fsck_lock", {}, alias=alias)
+    sql.rows("jobqueue/lane_hold", {"lane_ids": sorted(set(lanes.values()))}, alias=alias)
     params = {"job_ids": list(keys), "lane_ids": [lanes[key] for key in keys.values()], "now": None}
     rows = sql.rows("jobqueue/fsck_repair", params, alias=alias)
     for job_id, tenant_id, generation in rows:

@@ -1,14 +1,25 @@
-"""Finds the lane of a job. Lanes are never deleted, so each process remembers those that it has met."""
+"""Finds the lane of a job. Each process remembers those that it has met; upkeep forgets those that nobody uses.
+
+A lane that is forgotten between a look and its use is missing in the statement that uses it: then `forget`, and look
+again. A tenant has at most `LANES_MAX` lanes in a band of a queue, so that one walk of a claim meets them all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+import psycopg
+
+from jobqueue.limits import LANES_MAX
 from jobsplatform import sql
+from jobsplatform.errors import QuotaExceeded
 
 CACHE_MAX: Final = 100_000  # lanes; about 30 MB, then the memory starts anew
+STALE_MAX: Final = 1_000  # lanes, and names of dependencies, that one transaction of upkeep holds
+FULL_RETRY_SECONDS: Final = 3_600  # what nobody uses is forgotten after a day
 
 
 class LaneKey(NamedTuple):
@@ -22,30 +33,73 @@ class LaneKey(NamedTuple):
 _known: dict[tuple[str, LaneKey], int] = {}
 
 
-def lane_ids(keys: Iterable[LaneKey], *, alias: str, now: datetime | None = None) -> Mapping[LaneKey, int]:
-    """Lane ids of `keys` on `alias`, made where they are new."""
+def lane_ids(keys: Iterable[LaneKey], *, alias: str, is_bounded: bool = True) -> Mapping[LaneKey, int]:
+    """Lane ids of `keys` on `alias`, made where they are new. Those that its tenant may not have are missing."""
     wanted = set(keys)
     found = {key: lane for key in wanted if (lane := _known.get((alias, key))) is not None}
-    missing = sorted(wanted - found.keys())
-    while missing:
-        for lane_id, *key in _upsert(missing, alias, now):
-            found[LaneKey(*key)] = lane_id
+    if missing := sorted(wanted - found.keys()):
+        met = _met(sql.rows("jobqueue/lane_find", columns(missing), alias=alias))
+        if new := [key for key in missing if key not in met]:
+            met |= sql.short_transaction(alias, partial(made, new, LANES_MAX if is_bounded else None))
         if len(_known) > CACHE_MAX:
             _known.clear()
-        _known.update(((alias, key), found[key]) for key in missing if key in found)
-        missing = [
-            key for key in missing if key not in found
-        ]  # made by another transaction meanwhile: read again
+        _known.update(((alias, key), lane) for key, lane in met.items())
+        found |= met
     return found
 
 
+def made(
+    keys: list[LaneKey], lanes_max: int | None, connection: psycopg.Connection[sql.Row]
+) -> dict[LaneKey, int]:
+    """Lanes of `keys`, made in the transaction of `connection` as far as their tenants may have them."""
+    connection.execute(sql.BY_INDEX)
+    params = columns(keys)
+    sql.send(connection, "jobqueue/lane_lock", params)
+    return _met(sql.send(connection, "jobqueue/lane_upsert", params | {"lanes_max": lanes_max}).fetchall())
+
+
+def too_many() -> QuotaExceeded:
+    """The refusal of a job whose lane could not be made."""
+    return QuotaExceeded(
+        f"The tenant uses {LANES_MAX} pairs of kind and dependency in this band of the queue, and may not use more."
+        " Those in which no job stands and that are not used for a day are forgotten.",
+        retry_after=FULL_RETRY_SECONDS,
+    )
+
+
 def forget() -> None:
-    """Drop what is remembered (a database was replaced)."""
+    """Drop what is remembered (a database was replaced, or lanes are gone)."""
     _known.clear()
 
 
-def _upsert(keys: list[LaneKey], alias: str, now: datetime | None) -> list[sql.Row]:
-    columns = list(zip(*keys, strict=True))
+def purge(alias: str, *, limit: int, now: datetime | None = None) -> int:
+    """Delete lanes that nobody uses, then names of dependencies that no lane has. Returns how many of both."""
+    few = {"limit": min(limit, STALE_MAX)}
+
+    def unused(connection: psycopg.Connection[sql.Row]) -> int:
+        stale = sql.send(connection, "jobqueue/lane_stale", few | {"now": now}).fetchall()
+        return _again(connection, "jobqueue/lane_forget", stale)
+
+    def unnamed(connection: psycopg.Connection[sql.Row]) -> int:
+        stale = sql.send(connection, "jobqueue/dependency_stale", few).fetchall()
+        return _again(connection, "jobqueue/dependency_forget", stale)
+
+    return sql.short_transaction(alias, unused) + sql.short_transaction(alias, unnamed)
+
+
+def _again(connection: psycopg.Connection[sql.Row], statement: str, stale: list[sql.Row]) -> int:
+    """Delete what is still unused now that it is held: what was taken into use before is seen by this statement."""
+    if not stale:
+        return 0
+    ids = sql.BigInts([row[0] for row in stale])
+    return int(sql.send(connection, statement, {"ids": ids}).fetchall()[0][0])
+
+
+def columns(keys: list[LaneKey]) -> dict[str, Any]:
+    """The keys as the statements take them, column by column."""
     names = ("queue_ids", "priorities", "tenant_ids", "kinds", "dependencies")
-    params = {name: list(column) for name, column in zip(names, columns, strict=True)}
-    return sql.rows("jobqueue/lane_upsert", params | {"now": now}, alias=alias)
+    return {name: list(column) for name, column in zip(names, zip(*keys, strict=True), strict=True)}
+
+
+def _met(rows: Iterable[sql.Row]) -> dict[LaneKey, int]:
+    return {LaneKey(*key): lane_id for lane_id, *key in rows}

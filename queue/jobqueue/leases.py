@@ -183,7 +183,11 @@ def renew(
             for ord_, expires_at, cancel_requested, capped in rows
         }
 
-    return _settle(calls, run, lambda call, place: _refusal(place), scope, now)
+    once = list(dict.fromkeys(calls))  # the same again would only find it done
+    answers = dict(
+        zip(once, _settle(once, run, lambda call, place: _refusal(place), scope, now), strict=True)
+    )
+    return [answers[call] for call in calls]
 
 
 # Ending an attempt
@@ -325,16 +329,19 @@ def _settle(
 ) -> list[R | JobsPlatformError]:
     """Run set-wise; what the statement did not touch is explained by a new one over all places."""
     answers: Answers = {}
-    for indexes, alias in _rounds(calls):
-        for _ in range(REREADS_MAX):
-            batch = [calls[i] for i in indexes]
-            done = run(batch, alias)
-            answers.update({indexes[position]: answer for position, answer in done.items()})
-            rest = [index for index in indexes if index not in answers]
-            indexes = _explained([(i, calls[i]) for i in rest], explain, answers, alias, scope, now)
-            if not indexes:
-                break
-        answers.update({index: Unavailable("The job is moving; repeat.") for index in indexes})
+    for alias, left in _by_shard(calls).items():
+        while left:
+            indexes, left = _firsts(calls, left)
+            for _ in range(REREADS_MAX):
+                batch = [calls[i] for i in indexes]
+                done = run(batch, alias)
+                answers.update({indexes[position]: answer for position, answer in done.items()})
+                rest = [index for index in indexes if index not in answers]
+                indexes = _explained([(i, calls[i]) for i in rest], explain, answers, alias, scope, now)
+                if not indexes:
+                    break
+            answers.update({index: Unavailable("The job is moving; repeat.") for index in indexes})
+            left = _explained([(i, calls[i]) for i in left], explain, answers, alias, scope, now)
     _tell_refused(calls, answers)
     return [answers.get(index, NotFound()) for index in range(len(calls))]
 
@@ -357,6 +364,8 @@ def _explained(
 ) -> list[int]:
     """Fill in refusals and replays; returns the calls whose jobs are between places, or turned current meanwhile."""
     asked = list(calls)
+    if not asked:
+        return []
     places = find(
         [(c.job_id, c.generation, token_hash(c.token)) for _, c in asked], alias=alias, scope=scope, now=now
     )
@@ -391,17 +400,23 @@ def _note_late(calls: Sequence[tuple[_Call, str]], alias: str, now: datetime | N
         sql.rows("jobqueue/late_calls", params, alias=alias, writes=True)
 
 
-def _rounds(calls: Sequence[C]) -> Iterable[tuple[list[int], str]]:
-    """Groups by shard in which no job occurs twice, in order: a repeat in one batch meets what its first use did."""
-    rounds: dict[tuple[int, str], list[int]] = {}
-    seen: dict[int, int] = {}
+def _by_shard(calls: Sequence[_Call]) -> dict[str, list[int]]:
+    """Where calls stand in `calls`, by the shard of their jobs; not those of ids that no shard has."""
+    found: dict[str, list[int]] = {}
     for index, call in enumerate(calls):
         alias = database.alias_of(call.job_id)
         if alias is not None:
-            turn = seen[call.job_id] = seen.get(call.job_id, -1) + 1
-            rounds.setdefault((turn, alias), []).append(index)
-    for (_, alias), indexes in sorted(rounds.items()):
-        yield indexes, alias
+            found.setdefault(alias, []).append(index)
+    return found
+
+
+def _firsts(calls: Sequence[_Call], indexes: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The first call of each job, and the repeats: in one batch those meet what the first did."""
+    firsts: dict[int, int] = {}
+    for index in indexes:
+        firsts.setdefault(calls[index].job_id, index)
+    chosen = set(firsts.values())
+    return list(firsts.values()), [index for index in indexes if index not in chosen]
 
 
 def _refusal(place: Whereabouts) -> JobsPlatformError:

@@ -22,6 +22,9 @@ CRASHES_DEFAULT = 3  # of a queue's max_crashes
 UNSTARTED_LAPSES_MAX = 20  # lapses of leases that nobody started, before they count as crashes
 REREADS_MAX = 5  # of a job that is between two places; then 503
 CLAIM_PROBES_MAX = 512  # lanes that one claim may look at
+LANES_MAX = (
+    500  # of one tenant in a band of a queue, on a shard; fewer than a claim looks at, so that it meets all
+)
 
 JOB_BODY_BYTES_MAX = 256 * 1024
 BATCH_BODY_BYTES_MAX = 16 * 1024 * 1024

@@ -22,7 +22,7 @@ from jobqueue.states import ErrorClass, State
 from jobqueue.types import Scope
 from jobqueue.whereabouts import Whereabouts, find
 from jobsplatform import database, sql
-from jobsplatform.errors import JobsPlatformError, NotFound, RequestKeyConflict, Unavailable
+from jobsplatform.errors import JobsPlatformError, NotFound, RequestKeyConflict, Unavailable, UnknownOutcome
 
 KIND: Final = "message"
 
@@ -111,11 +111,17 @@ class Delivery(NamedTuple):
 
 
 def deliveries(held: Sequence[Lease]) -> list[Delivery]:
-    """Leases as messages, most urgent first, in each band in the order in which they were taken."""
+    """Leases as messages, most urgent first, in each band in the order in which they were taken.
+
+    Raises UnknownOutcome for a lost database: the leases are made by now.
+    """
     times: dict[int, datetime] = {}
     for alias in {str(database.alias_of(lease.job_id)) for lease in held}:
         job_ids = [lease.job_id for lease in held if database.alias_of(lease.job_id) == alias]
-        times.update(sql.rows("jobqueue/message_times", {"job_ids": job_ids}, alias=alias))
+        try:
+            times.update(sql.rows("jobqueue/message_times", {"job_ids": job_ids}, alias=alias))
+        except Unavailable as error:
+            raise UnknownOutcome("Messages were leased and could not be read; they come back.") from error
     ordered = sorted(held, key=lambda lease: lease.priority)
     return [
         Delivery(lease, _body(lease.payload), times.get(lease.job_id, lease.claimed_at)) for lease in ordered

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psycopg
 
-from jobqueue import judging, moves, poisons, wakeup
+from jobqueue import judging, lanes, moves, poisons, wakeup
 from jobqueue.limits import CRASHES_DEFAULT, MESSAGE_DELIVERIES_MAX, UNSTARTED_LAPSES_MAX
 from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.states import State
@@ -118,12 +118,13 @@ def recheck_lanes() -> int:
 
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
-    """Forget what is past its retention. Returns how many rows."""
-    kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_tallies")
+    """Forget what is past its retention, and names that nobody uses. Returns how many rows."""
+    kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_states", "purge_tallies")
     return everywhere.upkeep(
         lambda alias: (
             _purge_jobs(alias, limit, now)
             + sum(_count(kind, alias, limit=limit, now=now) for kind in kinds)
+            + lanes.purge(alias, limit=limit, now=now)
             + int(
                 sql.rows("tenants/purge_usage", {"limit": limit, "now": now}, alias=alias, writes=True)[0][0]
             )

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from jobqueue.claiming import Lease
+from jobqueue import policies
+from jobqueue.claiming import ClaimRequest, Lease
+from jobqueue.hub import claims
+from jobqueue.hub.waiters import Waiter
 from jobqueue.types import Scope
+from jobsplatform.errors import KeyConflict
 from tests import cast
 from tests.cast import at
 
@@ -72,3 +76,63 @@ def test_a_keyed_claim_over_queues_repeats_what_it_filled_up() -> None:
     again = keyed("a", "b", limit=10, scope=Scope(token_id=1), now=at(1))
     assert {lease.job_id for lease in again} == {lease.job_id for lease in first}
     assert len(first) == 10
+
+
+# Keyed claims that wait together
+
+
+TOKEN = Scope(token_id=1)
+
+
+def parked(key: str | None, limit: int = 1, worker: str = "") -> Waiter:
+    request = ClaimRequest(queues=(policies.by_name("default"),), limit=limit, claim_key=key, worker=worker)
+    return Waiter(request, TOKEN, 10)
+
+
+def ids(leases: list[Lease]) -> list[int]:
+    return [lease.job_id for lease in leases]
+
+
+def test_one_claim_for_several_keys_gives_each_key_its_own_leases() -> None:
+    cast.enqueue_many(6, now=None)
+    hands = claims.claim_for([parked("a", 2), parked("b", 2), parked(None, 2)], False)
+    assert cast.read("SELECT count(DISTINCT token) FROM queue_lease") == [(1,)]  # of one claim
+    for key, hand in zip("ab", hands, strict=False):
+        assert ids(keyed(key=key, limit=2, scope=TOKEN, now=None)) == sorted(ids(hand))
+    assert cast.read("SELECT count(*) FROM queue_lease WHERE claim_key IS NULL AND claim_hash IS NULL") == [
+        (2,)
+    ]
+
+
+def test_several_keys_of_one_worker_are_told_apart() -> None:
+    cast.enqueue_many(2, now=None)
+    claims.claim_for([parked("a", worker="w"), parked("a", worker="w")], False)
+    assert cast.read("SELECT DISTINCT claim_key, worker FROM queue_lease") == [("a", "w")]
+
+
+def test_a_waiting_repeat_gets_the_leases_that_its_first_call_made_meanwhile() -> None:
+    cast.enqueue_many(3, now=None)
+    first = keyed(key="a", scope=TOKEN, now=None)
+    again, other = claims.claim_for([parked("a"), parked("b")], False)
+    assert ids(again) == ids(first)
+    assert ids(other) != ids(first)
+
+
+def test_a_key_that_was_used_for_another_call_costs_the_others_nothing() -> None:
+    cast.enqueue_many(3, now=None)
+    keyed(key="a", limit=2, scope=TOKEN, now=None)
+    conflicting, other = claims.claim_for([parked("a"), parked("b")], False)
+    assert (conflicting, len(other)) == ([], 1)
+    with pytest.raises(KeyConflict):
+        keyed(key="a", scope=TOKEN, now=None)
+
+
+def test_a_repeat_is_known_at_the_door_while_its_leases_live() -> None:
+    cast.enqueue(now=None)
+    request = parked("a").request
+    assert not claims.is_repeat(request, TOKEN)
+    lease = keyed(key="a", scope=TOKEN, now=None)[0]
+    assert claims.is_repeat(request, TOKEN)
+    assert not claims.is_repeat(request, Scope(token_id=2))
+    cast.complete(lease, now=None, scope=TOKEN)
+    assert not claims.is_repeat(request, TOKEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from jobqueue import leases, reads, upkeep
 from jobqueue.claiming import Lease
 from jobqueue.types import FLEET, Scope
+from jobsplatform import sql
 from jobsplatform.errors import (
     AlreadyFinished,
     Conflict,
@@ -238,3 +240,42 @@ def test_no_verb_takes_another_token_or_generation(verb: str, forged: dict[str, 
     lease = cast.leased(now=at(0))
     with cast.changes_nothing(lease.job_id), pytest.raises(StaleGeneration):
         CALLS[verb](replace(lease, **forged), now=at(1))
+
+
+def test_a_thousand_repeats_in_one_batch_are_explained_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    run = sql.rows
+
+    def counted(statement: str, *args: Any, **more: Any) -> list[sql.Row]:
+        sent.append(statement)
+        return run(statement, *args, **more)
+
+    lease = cast.leased(now=at(0))
+    calls = [leases.Complete(**cast.key_of(lease), result="1")] * 1_000
+    monkeypatch.setattr(sql, "rows", counted)
+    answers = leases.complete(calls, now=at(1))
+    assert [answer.replayed for answer in answers if isinstance(answer, leases.Completed)] == [False] + [
+        True
+    ] * 999
+    assert sent == ["jobqueue/complete", "jobqueue/whereabouts"]
+
+
+def test_a_call_behind_a_stale_one_of_the_same_job_in_one_batch_counts() -> None:
+    lease = cast.leased(now=at(0))
+    right = leases.Complete(**cast.key_of(lease), result="1")
+    wrong = leases.Complete(**cast.key_of(lease) | {"generation": 7}, result="1")
+    stale, done, again = leases.complete([wrong, right, right], now=at(1))
+    assert isinstance(stale, StaleGeneration)
+    assert isinstance(done, leases.Completed)
+    assert not done.replayed
+    assert isinstance(again, leases.Completed)
+    assert again.replayed
+
+
+@pytest.mark.parametrize("end", [cast.complete, cast.fail, cast.release])
+def test_an_attempt_ends_no_earlier_than_it_began_though_the_clock_was_set_back(
+    end: Callable[..., Any],
+) -> None:
+    lease = cast.leased(now=at(0))
+    end(lease, now=at(-5))
+    assert cast.read("SELECT ended_at - claimed_at, service_ms FROM queue_attempt") == [(timedelta(0), 0)]

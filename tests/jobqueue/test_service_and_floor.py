@@ -11,7 +11,7 @@ from jobqueue.policy.plan import DEBT_MAX_S
 from jobqueue.policy.types import SERVICE_TIME
 from tenants import registry
 from tests import cast
-from tests.cast import acme, at
+from tests.cast import acme, at, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,6 +33,21 @@ def test_bulk_bands_share_the_floor_of_a_flood_in_single_claims() -> None:
     claiming.forget()
     more = Counter(lease.priority for _ in range(4) for lease in cast.claim(limit=5))
     assert more[3] + more[4] >= 20 - (80 - count[0])  # when P0 is at its end the rest is theirs
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_claims_beside_each_other_keep_the_floor_as_one_after_the_other(limit: int) -> None:
+    claiming.forget()
+    for band, jobs in ((0, 400), (4, 100)):
+        cast.enqueue_many(jobs, priority=band)
+
+    def some() -> int:
+        held = [lease for _ in range(50 // limit) for lease in cast.claim(limit=limit, lease_s=3_600)]
+        return sum(lease.priority == 4 for lease in held)
+
+    counts = [count for count in together(*[some] * 6) if isinstance(count, int)]
+    assert len(counts) == 6
+    assert sum(counts) in (15, 16)  # 300 starts earn 15.75
 
 
 def test_p3_does_not_take_the_whole_floor_from_p4() -> None:

@@ -208,5 +208,5 @@ def test_a_short_retention_behind_a_long_one_is_found_window_by_window(
 def test_a_purge_is_bounded() -> None:
     for _ in range(3):
         cast.complete(cast.leased(now=at(0)), now=at(1))
-    jobs_and_classes = [2 + 1, 1 + 0, 0]
-    assert [upkeep.purge(limit=2, now=at(40 * DAY)) for _ in range(3)] == jobs_and_classes
+    jobs_classes_and_states = [2 + 1 + 2, 1 + 0, 0]
+    assert [upkeep.purge(limit=2, now=at(40 * DAY)) for _ in range(3)] == jobs_classes_and_states

@@ -8,7 +8,7 @@ from typing import Final
 
 from jobqueue import hub
 from jobqueue.claiming import ClaimRequest, Lease, claim
-from jobqueue.hub.claims import give_back
+from jobqueue.hub.claims import give_back, is_repeat
 from jobqueue.types import Scope
 from jobsplatform.http import Call, Later, Reply
 
@@ -19,13 +19,14 @@ Show = Callable[[Sequence[Lease]], Reply]
 def claim_or_wait(call: Call, request: ClaimRequest, scope: Scope, show: Show) -> Reply | Later:
     """Claim; where nothing is there and `wait_s` allows it, wait for it. An empty answer is a normal one.
 
-    Who comes later than others that wait for the same work joins them: it would only meet what they found.
+    Who comes later than others that wait for the same work joins them: it would only meet what they found. But a repeat
+    of a key with live leases gets those.
     """
     wait_s = call.body["wait_s"]
     if not request.queues:
         return show([])
     desk = hub.current()
-    if not (wait_s and desk.has_waiters(request, scope)):
+    if not (wait_s and desk.has_waiters(request, scope)) or is_repeat(request, scope):
         held = claim(request, scope=scope)
         if held or not wait_s:
             return show(held)

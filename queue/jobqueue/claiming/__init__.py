@@ -14,6 +14,9 @@ that nobody knows: they lapse, uncharged if a `claim_key` repeats the claim in t
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -30,12 +33,13 @@ from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
-__all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "heads_of"]
+__all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "hash_of_key", "heads_of"]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
 CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
 
 _floors: dict[Key, Floor] = {}
+_floors_lock = threading.Lock()
 _noted: dict[Key, datetime] = {}
 
 
@@ -46,9 +50,7 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
     """
     details: dict[int, sql.Row] = {}
-    call_hash = b""
-    if request.claim_key is not None:  # a fleet token may act for one tenant, then another
-        call_hash = short_hash(request.call_hash, scope.tenant_id)
+    call_hash = b"" if request.claim_key is None else hash_of_key(request, scope)
     aliases = database.aliases()
     if len(aliases) == 1:
         alias = next(iter(aliases.values()))
@@ -60,6 +62,13 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
     for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
         leases.extend(with_details([row for _, row in group], alias, details))
     return leases
+
+
+def hash_of_key(request: ClaimRequest, scope: Scope) -> bytes:
+    """Kept with the leases of a `claim_key`: a repeat with the same arguments has the same."""
+    return short_hash(
+        request.call_hash, scope.tenant_id
+    )  # a fleet token may act for one tenant, then another
 
 
 def expect_urgent(request: ClaimRequest, scope: Scope) -> None:
@@ -128,18 +137,46 @@ def _claim_from(claim: QueueClaim, details: dict[int, sql.Row]) -> list[Taken]:
     limit = claim.request.limit
     _make_room()
     _note(claim, claim.key)
-    floor = _floors.get(claim.key, Floor())
-    try:
-        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
-    except Urgent:
-        claim.looks_ahead = False
-        started, floor = in_parts(claim.policy, floor, limit, claim.bands, claim.start)
-    _floors[claim.key] = floor
+    with _of_floor(claim, limit) as account:
+        try:
+            started, after = in_parts(claim.policy, account.floor, limit, claim.bands, claim.start)
+        except Urgent:
+            claim.looks_ahead = False
+            started, after = in_parts(claim.policy, account.floor, limit, claim.bands, claim.start)
+        account.after = after
     details |= claim.details
     aged = sum(one.take is not None and one.take.band != one.take.head.priority for one in started)
     if aged:
         events.emit("aged", queue=claim.queue.name, count=aged)
     return [one.taken for one in started]
+
+
+class _Account:
+    """What one claim reads of the floor's credit, and what it leaves: by default the same."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.floor = self.after = floor
+
+
+@contextmanager
+def _of_floor(claim: QueueClaim, limit: int) -> Iterator[_Account]:
+    """The floor's credit for one claim. Claims of one class run beside each other in a process: each sees what those
+    under way are expected to take, and corrects the credit by what it really took.
+    """
+    key, policy = claim.key, claim.policy
+    bands = set(claim.bands)
+    with _floors_lock:
+        account = _Account(_floors.get(key, Floor()))
+        counts = bool(policy.strict_bands & bands and policy.bulk_bands & bands)
+        promised = account.floor
+        if counts:
+            promised = promised.ahead(policy, limit, is_flooded=key in urgent)
+        _floors[key] = promised
+    try:
+        yield account
+    finally:
+        with _floors_lock:
+            _floors[key] = _floors.get(key, promised).moved(account.after.credit - promised.credit)
 
 
 def _note_of(claim: QueueClaim) -> None:

@@ -354,9 +354,10 @@ class Transaction:
             "probes": CLAIM_PROBES_MAX,
         }
         tenants = dict(state.tenants)
-        for band, lanes, last in self._send("claim_walked", params).fetchall():
+        for band, lanes, first, last in self._send("claim_walked", params).fetchall():
             if lanes >= CLAIM_PROBES_MAX:
-                tenants[band] = Turn(last, 0)
+                # At the last tenant again: of its lanes some may be left. A tenant alone has fewer than a walk meets.
+                tenants[band] = Turn(last - (first != last), 0)
         if tenants == state.tenants:
             return None
         moved = replace(state, tenants=tenants)

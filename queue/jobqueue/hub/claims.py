@@ -13,7 +13,7 @@ from jobqueue.claiming import ClaimRequest, Lease
 from jobqueue.hub.waiters import Group, Waiter, deal, merged
 from jobqueue.types import FLEET, Scope
 from jobsplatform import database, events, everywhere, sql
-from jobsplatform.errors import JobsPlatformError, NotFound
+from jobsplatform.errors import JobsPlatformError, KeyConflict, NotFound
 
 
 def anything(group: Group) -> bool:
@@ -29,16 +29,58 @@ def anything(group: Group) -> bool:
 
 
 def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
-    """One claim for all `members` of one group; what each gets. `is_urgent`: somebody told of urgent work."""
-    chosen = list(members)
-    request, scope = _fresh(merged(chosen)), chosen[0].group.scope
-    if is_urgent:
-        claiming.expect_urgent(request, scope)
-    held = claiming.claim(request, scope=scope)
-    hands = deal(held, chosen)
-    if len({member.request.worker for member in chosen}) > 1:
-        _label(chosen, hands)
+    """One claim for all `members` of one group; what each gets. `is_urgent`: somebody told of urgent work.
+
+    Who repeats a claim_key that has live leases by now gets those. Leases of a merged claim get their keys a moment
+    after its commit: a repeat that comes between the two may lease other jobs under the same key. No job is leased
+    twice.
+    """
+    scope = members[0].group.scope
+    hands = _repeats(members, scope) if len(members) > 1 else {}
+    others = [member for member in members if member not in hands]
+    if others:
+        request = _fresh(merged(others))
+        if is_urgent:
+            claiming.expect_urgent(request, scope)
+        dealt = deal(claiming.claim(request, scope=scope), others)
+        _label(others, dealt)
+        hands |= zip(others, dealt, strict=True)
+    return [hands[member] for member in members]
+
+
+def is_repeat(request: ClaimRequest, scope: Scope) -> bool:
+    """Whether an earlier claim with this one's key has live leases."""
+    return bool(_live_keys([request], scope))
+
+
+def _repeats(members: Sequence[Waiter], scope: Scope) -> dict[Waiter, list[Lease]]:
+    """What those get whose keys have live leases by now. Nothing where the key's arguments were others: the next call
+    hears of it at once.
+    """
+    known = _live_keys([member.request for member in members], scope)
+    hands: dict[Waiter, list[Lease]] = {}
+    for member in members:
+        if member.request.claim_key in known:
+            try:
+                hands[member] = claiming.claim(_fresh(member.request), scope=scope)
+            except KeyConflict:
+                hands[member] = []
     return hands
+
+
+def _live_keys(requests: Sequence[ClaimRequest], scope: Scope) -> set[str]:
+    """Which of their keys have live leases."""
+    keys = sorted({request.claim_key for request in requests if request.claim_key is not None})
+    if not keys:
+        return set()
+    params = {
+        "claim_keys": keys,
+        "token_id": scope.token_id,
+        "queue_ids": [queue.id for queue in requests[0].queues],
+        "now": None,
+    }
+    found = everywhere.ask(lambda alias: sql.rows("jobqueue/claim_keys", params, alias=alias), unknown=[])
+    return {row[0] for rows in found for row in rows}
 
 
 def give_back(held: Sequence[Lease], scope: Scope = FLEET) -> None:
@@ -65,14 +107,22 @@ def _fresh(request: ClaimRequest) -> ClaimRequest:
 
 
 def _label(members: Sequence[Waiter], hands: Sequence[Sequence[Lease]]) -> None:
-    """Write down who runs what. For people only: a failure must not cost the leases."""
-    held = [(lease, m.request.worker) for m, hand in zip(members, hands, strict=True) for lease in hand]
+    """Write down who runs what, and by which key it is found. A failure must not cost the leases."""
+    same_worker = len({member.request.worker for member in members}) == 1
+    if len(members) == 1 or (same_worker and all(member.request.claim_key is None for member in members)):
+        return  # the claim itself wrote it
+    scope = members[0].group.scope
+    held = [(lease, m.request) for m, hand in zip(members, hands, strict=True) for lease in hand]
     for alias in {database.alias_of(lease.job_id) for lease, _ in held}:
-        here = [(lease, worker) for lease, worker in held if database.alias_of(lease.job_id) == alias]
+        here = [(lease, asked) for lease, asked in held if database.alias_of(lease.job_id) == alias]
         params = {
             "job_ids": [lease.job_id for lease, _ in here],
             "generations": [lease.generation for lease, _ in here],
-            "workers": [worker for _, worker in here],
+            "workers": [asked.worker for _, asked in here],
+            "claim_keys": [asked.claim_key for _, asked in here],
+            "claim_hashes": [
+                None if asked.claim_key is None else claiming.hash_of_key(asked, scope) for _, asked in here
+            ],
         }
         with suppress(JobsPlatformError):
             sql.rows("jobqueue/claim_label", params, alias=str(alias))

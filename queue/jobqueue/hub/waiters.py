@@ -24,7 +24,6 @@ class Group(NamedTuple):
     scope: Scope
     lease_s: int | None
     prefetch: bool
-    claim_key: str | None  # its leases are recognised by the key: such a waiter is alone
 
     @classmethod
     def of(cls, request: ClaimRequest, scope: Scope) -> Group:
@@ -35,7 +34,6 @@ class Group(NamedTuple):
             scope,
             request.lease_s,
             request.prefetch,
-            request.claim_key,
         )
 
     @property
@@ -114,9 +112,13 @@ class Waiter:
 
 
 def merged(members: list[Waiter]) -> ClaimRequest:
-    """One request for all of them: the summed limit, under the first one's name."""
+    """One request for all of them: the summed limit, under the first one's name. A key is one member's: it is written
+    to that one's leases when they are dealt.
+    """
     first = members[0].request
-    return replace(first, limit=sum(member.request.limit for member in members))
+    if len(members) == 1:
+        return first
+    return replace(first, limit=sum(member.request.limit for member in members), claim_key=None)
 
 
 def deal(leases: list[Lease], members: list[Waiter]) -> list[list[Lease]]:

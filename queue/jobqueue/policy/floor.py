@@ -38,6 +38,17 @@ class Floor:
                 owed, credit = owed + 1, credit - 1.0
         return Split(limit - owed, owed)
 
+    def ahead(self, policy: Policy, limit: int, *, is_flooded: bool) -> Floor:
+        """What others see while `limit` starts are under way: bulk's are taken off, and where strict work is known to
+        take the rest, those have earned.
+        """
+        earned = limit * _step(policy) if is_flooded else 0.0
+        return self.moved(earned - self.split(policy, limit).owed)
+
+    def moved(self, by: float) -> Floor:
+        """The credit after starts beside others. What several add at once may exceed 1 for a while, or be owed."""
+        return Floor(self.credit + by)
+
     def owed(self, policy: Policy, limit: int, strict: int) -> int:
         """How many of `limit` starts bulk is owed when strict work took that many and the weights share the rest."""
         step = _step(policy)

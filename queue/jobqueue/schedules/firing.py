@@ -139,7 +139,7 @@ class _Round:
         return unadmitted
 
     def _params(self, candidates: Sequence[Candidate], reservations: dict[int, int]) -> dict[str, Any]:
-        lane_of = lanes.lane_ids({one.lane for one in candidates}, alias=self.alias, now=self.now)
+        lane_of = lanes.lane_ids({one.lane for one in candidates}, alias=self.alias)
         return {
             "schedule_ids": [one.schedule_id for one in candidates],
             "versions": [one.version for one in candidates],
@@ -148,7 +148,7 @@ class _Round:
             "following": [one.decision.following for one in candidates],
             "skipped": [one.decision.skipped for one in candidates],
             "is_paced": [one.decision.is_paced for one in candidates],
-            "lane_ids": [lane_of[one.lane] for one in candidates],
+            "lane_ids": [lane_of.get(one.lane) for one in candidates],
             "reservations": [reservations.get(one.schedule_id) for one in candidates],
             "pace_s": PACE_SECONDS,
             "runs_max": RUNS_MAX,

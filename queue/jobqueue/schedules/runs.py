@@ -79,9 +79,12 @@ class _Running:
         known = kinds.load([self.row.kind], alias=self.alias).get(self.row.kind)
         dependency = "" if known is None else known.dependency or ""
         lane = LaneKey(self.row.queue_id, self.row.priority, self.row.tenant_id, self.row.kind, dependency)
+        lane_id = lanes.lane_ids([lane], alias=self.alias).get(lane)
+        if lane_id is None:
+            raise lanes.too_many()
         params: dict[str, Any] = {
             "schedule_id": self.row.pk,
-            "lane_id": lanes.lane_ids([lane], alias=self.alias, now=self.now)[lane],
+            "lane_id": lane_id,
             "reservation": None if self.ticket is None else self.ticket.reservation,
             "run_key": self.key,
             "runs_max": RUNS_MAX,

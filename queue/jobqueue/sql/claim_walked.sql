@@ -1,7 +1,8 @@
 -- claim_walked: how far the bounded walk of each band goes from its cursor.
 -- params: queue_id, bands and after (one cursor a band), probes
--- returns band, lanes met, and the tenant of the last one
-SELECT b.band, count(*)::int, (array_agg(w.tenant_id ORDER BY w.wrapped DESC, w.tenant_id DESC))[1]
+-- returns band, lanes met, and the tenants of the first and the last one
+SELECT b.band, count(*)::int, (array_agg(w.tenant_id ORDER BY w.wrapped, w.tenant_id))[1],
+    (array_agg(w.tenant_id ORDER BY w.wrapped DESC, w.tenant_id DESC))[1]
 FROM unnest(%(bands)s::smallint[], %(after)s::bigint[]) AS b(band, after)
 CROSS JOIN LATERAL (
     SELECT * FROM (

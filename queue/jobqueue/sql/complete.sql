@@ -10,7 +10,9 @@ WITH {clock},
         ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, result_hash, result, ord)
     ),
     held AS MATERIALIZED (
-        SELECT s.job_id, c.ord, c.token_hash, c.call_hash, c.result_hash, c.result, k.at
+        SELECT s.job_id, c.ord, c.token_hash, c.call_hash, c.result_hash, c.result,
+            -- A clock that was set back ends no attempt before its start.
+            greatest(k.at, s.claimed_at) AS at
         FROM call c
         JOIN queue_lease s ON s.job_id = c.job_id
         JOIN queue_lane l ON l.id = s.lane_id

@@ -8,10 +8,12 @@
 --   checks it; `misplaced`: the shard does not own the slot, or has slots and was asked without; `unchecked`: the kind has a schema or a dependency, in another version than the job was checked by.
 -- An ord that is missing lost its request key to an
 -- earlier request (read the key in a new statement), or names a lane that is gone.
--- locks: the slots, shared, in order, to the end of the transaction: who moves them waits; the new keys, in key order;
--- waits for a concurrent first use of the same key
+-- locks: the slots, shared, in order, to the end of the transaction: who moves them waits; lanes that slept, in id
+-- order; the new keys, in key order; waits for a concurrent first use of the same key
 -- plan: by index
 WITH {marked_clock},
+    wanted AS MATERIALIZED (SELECT DISTINCT unnest(%(lane_ids)s::bigint[]) AS lane_id),
+    {opened},
     owned AS MATERIALIZED (
         SELECT o.ring_id, o.slot
         FROM (SELECT DISTINCT * FROM unnest(%(rings)s::bigint[], %(slots)s::smallint[], %(epochs)s::int[])) AS s(
@@ -43,7 +45,7 @@ WITH {marked_clock},
             lane_id, payload, payload_ref, request_key, namespace, fingerprint, not_before, delay_s, deadline,
             expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
         )
-        JOIN queue_lane l ON l.id = c.lane_id
+        JOIN queue_lane l ON l.id = c.lane_id AND l.id NOT IN (SELECT id FROM gone)
         JOIN queue_policyrow p ON p.queue_id = l.queue_id
         LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
         LEFT JOIN queue_kindrow k ON k.kind = l.kind
@@ -97,9 +99,7 @@ WITH {marked_clock},
         INSERT INTO queue_readyjob (job_id, {kept}, {counted}, position, fresh)
         SELECT job_id, lane_id, at, max_attempts, ends_at, 0, 0, 0, 0, 0, 0, 0, false, NULL, at, true
         FROM accepted WHERE due_at IS NULL OR due_at <= at
-    ),
-    woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
-    {awake}
+    )
 SELECT ord, job_id, NULL AS refusal, at, due_at, ends_at, max_attempts, dependency FROM accepted
 UNION ALL
 SELECT ord, NULL, refusal, NULL, NULL, CASE WHEN refusal = 'unadmitted' AND refuse_infeasible THEN ends_at END, NULL,

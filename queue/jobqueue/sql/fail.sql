@@ -14,8 +14,10 @@ WITH {clock},
         )
     ),
     held AS MATERIALIZED (
-        SELECT s.job_id, s.lane_id, s.attempt, s.max_attempts, s.deadline, s.cancel_requested, l.kind, k.at, c.ord,
+        SELECT s.job_id, s.lane_id, s.attempt, s.max_attempts, s.deadline, s.cancel_requested, l.kind, c.ord,
             c.token_hash, c.call_hash, c.error_class, c.message,
+            -- A clock that was set back ends no attempt before its start.
+            greatest(k.at, s.claimed_at) AS at,
             k.at + greatest(
                 coalesce(c.retry_after_s, 0),
                 c.jitter * least(

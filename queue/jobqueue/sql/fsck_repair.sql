@@ -1,7 +1,7 @@
 -- fsck_repair: jobs that stand nowhere go back to scheduled, above every generation that was ever handed out.
 -- A lease that was lost may have run one generation beyond the history, so the next claim is two beyond it.
 -- params: job_ids, lane_ids (one a job), now
--- returns job_id, tenant_id, generation of those put back.  run after fsck_lock in the same transaction
+-- returns job_id, tenant_id, generation of those put back.  run after fsck_lock and lane_hold in the same transaction
 -- What the latest redrive said of deadline and attempts holds, as it did for the ticket that was lost.
 -- A job whose last attempt succeeded is left alone: its result is lost, and running it again is for people to decide.
 WITH {clock},
@@ -13,6 +13,7 @@ WITH {clock},
                 ELSE least(coalesce(h.attempt, 0), coalesce(r.max_attempts, j.max_attempts) - 1) END AS attempt,
             coalesce(r.redrive_generation, 0) AS redrive_generation, coalesce(c.version, 0) AS payload_version
         FROM unnest(%(job_ids)s::bigint[], %(lane_ids)s::bigint[]) AS a(job_id, lane_id)
+        JOIN queue_lane k ON k.id = a.lane_id
         JOIN queue_job j ON j.id = a.job_id
         LEFT JOIN LATERAL (
             SELECT x.generation, x.attempt, x.outcome, x.redrive_generation FROM queue_attempt x

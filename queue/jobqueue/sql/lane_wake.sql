@@ -5,4 +5,4 @@
 UPDATE queue_lane l SET is_active = true, used_at = clock_timestamp()
 WHERE l.queue_id = %(queue_id)s::bigint AND l.priority = %(priority)s::smallint
     AND l.tenant_id = %(tenant_id)s::bigint AND l.kind = %(kind)s::text AND l.dependency = %(dependency)s::text
-    AND NOT l.is_active
+    AND {lane_sleeps}

@@ -13,7 +13,9 @@ WITH {clock},
         ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, delay_s, counted, ord)
     ),
     held AS MATERIALIZED (
-        SELECT s.job_id, c.ord, c.token_hash, c.call_hash, k.at,
+        SELECT s.job_id, c.ord, c.token_hash, c.call_hash,
+            -- A clock that was set back ends no attempt before its start.
+            greatest(k.at, s.claimed_at) AS at,
             s.releases + coalesce(c.counted, s.is_started)::int AS releases,
             s.reconcile OR s.is_started AND coalesce(n.external_effects, false) AS reconcile,
             CASE WHEN c.delay_s > 0 THEN k.at + c.delay_s * interval '1 second' END AS due_at,

@@ -15,6 +15,8 @@ WITH {marked_clock},
         SELECT f.job_id FROM queue_schedulefire f
         WHERE f.schedule_id = %(schedule_id)s::bigint AND f.run_key = %(run_key)s::text
     ),
+    wanted AS MATERIALIZED (SELECT DISTINCT lane_id FROM asked),
+    {opened},
     judged AS MATERIALIZED (
         SELECT a.*, l.queue_id, l.priority, l.tenant_id, l.kind, nullif(l.dependency, '') AS dependency,
             coalesce(d.max_attempts, p.max_attempts) AS max_attempts,
@@ -27,7 +29,7 @@ WITH {marked_clock},
                 ELSE 'fired'
             END AS verdict
         FROM asked a
-        LEFT JOIN queue_lane l ON l.id = a.lane_id
+        LEFT JOIN queue_lane l ON l.id = a.lane_id AND l.id NOT IN (SELECT id FROM gone)
         LEFT JOIN queue_policyrow p ON p.queue_id = l.queue_id
         LEFT JOIN queue_kindrow d ON d.kind = l.kind
         LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
@@ -61,8 +63,6 @@ WITH {marked_clock},
         SELECT job_id, lane_id, at, max_attempts, NULL, 0, 0, 0, 0, 0, 0, 0, false, NULL, at, true
         FROM accepted
     ),
-    woken AS MATERIALIZED (SELECT DISTINCT lane_id FROM accepted),
-    {awake},
     noted AS (
         UPDATE queue_schedulerow r
         SET runs = (f.job_id || j.live)[1:%(runs_max)s::int], last_fired_at = f.at, last_job_id = f.job_id

@@ -16,8 +16,10 @@ import psycopg
 from django.db import DatabaseError, connections
 
 from jobqueue import enqueue as intake
+from jobqueue import lanes
 from jobqueue.enqueue import NewJob, Outcome
 from jobqueue.lanes import LaneKey
+from jobqueue.limits import LANES_MAX
 from jobsplatform import database, sql
 
 LOCK_WAIT = "1s"  # for a lane that another session is making; then the caller's own transaction opens it
@@ -48,9 +50,7 @@ def _open_lane(lane: LaneKey, alias: str) -> None:
     try:
         with _second_session(alias) as session, session.transaction():
             session.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
-            keys = ("queue_ids", "priorities", "tenant_ids", "kinds", "dependencies")
-            columns = {name: [value] for name, value in zip(keys, lane, strict=True)}
-            sql.send(session, "jobqueue/lane_upsert", columns | {"now": None})
+            lanes.made([lane], LANES_MAX, session)
             sql.send(session, "jobqueue/lane_wake", params)
     except (psycopg.Error, DatabaseError):
         return  # the enqueue does it itself, and others may have to wait for its end
