@@ -16,17 +16,14 @@ PACKAGES = {
     "tenants": ROOT / "tenants",
     "jobqueue": ROOT / "queue" / "jobqueue",
     "dlq": ROOT / "dlq",
-    "portal": ROOT / "portal",
 }
 ABOVE = {
-    "jobsplatform": {"tenants", "jobqueue", "dlq", "portal"},
-    "tenants": {"jobqueue", "dlq", "portal"},
-    "jobqueue": {"dlq", "portal"},
-    "dlq": {"portal"},
-    "portal": set(),
+    "jobsplatform": {"tenants", "jobqueue", "dlq"},
+    "tenants": {"jobqueue", "dlq"},
+    "jobqueue": {"dlq"},
+    "dlq": set(),
 }
-EDGES = ("api", "admin", "management")
-PORTAL = "portal"  # the tenants' pages: an edge that is a package of its own, for it stands above all apps
+EDGES = ("api", "admin", "management", "portal")
 # Programs that put the parts together; they are nobody's library.
 PROGRAMS = {"jobqueue.demo", "jobqueue.bench", "jobqueue.receiver"}
 # A body has one set of rules, whoever sends it: these read a form, a line or a file by the rules of the API's body.
@@ -34,8 +31,8 @@ BODY_RULES = {
     ("jobqueue.requests", "jobqueue.api"),
     ("tenants.admin", "tenants.api.tokens"),
     ("tenants.management.commands.createtoken", "tenants.api.tokens"),
-    ("portal.forms", "dlq.api.desk"),
-    ("portal.forms", "tenants.api.tokens"),
+    ("dlq.portal.forms", "dlq.api.desk"),
+    ("dlq.portal.forms", "tenants.api.tokens"),
     ("dlq.admin.correcting", "dlq.api.desk"),
 }
 HTTP = ("rest_framework", "drf_spectacular", "django.http", "django.contrib.admin", "django.views")
@@ -69,8 +66,6 @@ def _is_under(module: str, roots: tuple[str, ...] | set[str]) -> bool:
 
 def _edge_of(module: str) -> str | None:
     package, _, rest = module.partition(".")
-    if package == PORTAL:
-        return PORTAL
     name = rest.split(".")[0]
     return name if package in PACKAGES and name in EDGES else None
 

@@ -109,6 +109,7 @@ OTHER_WORDS = {
     "corrected",  # an event of a job's history; jobqueue.timeline knows it
     "server_version",
     "transaction_read_only",
+    "hour",
     "minute",
     "second",
     "true",  # a setting of the transaction

@@ -263,6 +263,6 @@ def test_a_session_that_ends_while_a_claim_waits_leaves_all_ready() -> None:
             raise AssertionError("nobody waited")
 
         answers = cast.together(lambda: cast.claim(now=at(1), limit=5), end_it)
-    assert isinstance(answers[0], Unavailable), answers
+    assert isinstance(answers[0], (Unavailable, UnknownOutcome)), answers  # the commit was sent with the take
     assert [cast.place(job_id) for job_id in ids] == ["readyjob"] * 5
     assert len(cast.claim(now=at(1), limit=5)) == 5

@@ -22,7 +22,10 @@ from tests import cast
 pytestmark = pytest.mark.django_db
 
 Labels = tuple[tuple[str, str], ...]
-MINUTES_AGO = datetime.now(UTC) - timedelta(minutes=5)
+
+
+def minutes_ago() -> datetime:
+    return datetime.now(UTC) - timedelta(minutes=5)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,7 @@ def value(name: str, **labels: str) -> float | None:
 
 
 def test_the_age_of_the_oldest_runnable_job_is_told_by_queue_and_band_and_by_tenant() -> None:
-    cast.enqueue(now=MINUTES_AGO, priority=0)
+    cast.enqueue(now=minutes_ago(), priority=0)
     cast.enqueue(now=None, priority=3)
     page = scraped()
     ages = page["jobsplatform_oldest_ready_seconds"]
@@ -59,7 +62,7 @@ def test_the_age_of_the_oldest_runnable_job_is_told_by_queue_and_band_and_by_ten
 
 
 def test_a_lapsed_job_at_the_front_counts_though_it_stands_before_the_lane_s_bound() -> None:
-    cast.leased(now=MINUTES_AGO, lease_s=1)
+    cast.leased(now=minutes_ago(), lease_s=1)
     upkeep.reap()
     age = value("oldest_ready_seconds", queue="default", band="P2")
     assert age is not None
@@ -96,7 +99,7 @@ def test_starts_and_outcomes_are_counted_by_the_ledger_over_all_processes() -> N
 
 
 def test_a_lost_lease_and_a_late_completion_are_counted() -> None:
-    lease = cast.leased(now=MINUTES_AGO, lease_s=1)
+    lease = cast.leased(now=minutes_ago(), lease_s=1)
     upkeep.reap()
     cast.claim_one(now=None)
     before = value("stale_calls_total", call="complete", code="stale_generation") or 0
@@ -111,7 +114,7 @@ def test_a_lost_lease_and_a_late_completion_are_counted() -> None:
 
 def test_an_objective_is_told_with_how_near_its_age_is() -> None:
     cast.queue("default", age_objective_s={"P1": 100})
-    cast.enqueue(now=MINUTES_AGO, priority=1)
+    cast.enqueue(now=minutes_ago(), priority=1)
     page = scraped()
     key = (("band", "P1"), ("queue", "default"))
     assert page["jobsplatform_age_objective_seconds"][key] == 100
@@ -126,8 +129,8 @@ def test_refusals_at_the_door_are_counted_by_queue_and_code() -> None:
 
 
 def test_dead_letters_are_counted_and_dated_by_reason() -> None:
-    cast.buried(now=MINUTES_AGO)
-    cast.buried(now=MINUTES_AGO, error_class="permanent")
+    cast.buried(now=minutes_ago())
+    cast.buried(now=minutes_ago(), error_class="permanent")
     page = scraped()
     assert page["jobsplatform_dead_letters"][(("reason", "exhausted"),)] == 1
     assert page["jobsplatform_dead_letters"][(("reason", "poison"),)] == 0
@@ -135,7 +138,7 @@ def test_dead_letters_are_counted_and_dated_by_reason() -> None:
 
 
 def test_redrives_are_counted_by_what_came_of_them() -> None:
-    job_id = cast.buried(now=MINUTES_AGO)
+    job_id = cast.buried(now=minutes_ago())
     before = scraped().get("jobsplatform_redrives_total", {})
     cast.redriven(job_id, note="again")
     with pytest.raises(JobsPlatformError):
@@ -151,8 +154,8 @@ def test_campaigns_count_what_they_redrove() -> None:
 
 
 def test_work_that_nobody_moves_is_late() -> None:
-    cast.enqueue(now=MINUTES_AGO, delay_s=1)
-    cast.leased(now=MINUTES_AGO, lease_s=1)
+    cast.enqueue(now=minutes_ago(), delay_s=1)
+    cast.leased(now=minutes_ago(), lease_s=1)
     page = scraped()
     assert page["jobsplatform_promotion_late_seconds"][(("shard", cast.SHARD),)] >= 290
     assert page["jobsplatform_reaping_late_seconds"][(("shard", cast.SHARD),)] >= 290
@@ -221,8 +224,8 @@ def test_names_beyond_the_most_pressing_are_other(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(work_metrics, "QUEUES_MAX", 1)
     monkeypatch.setattr(work_metrics, "TENANTS_MAX", 1)
     cast.queue("older", preset="hnl")
-    cast.enqueue(now=MINUTES_AGO - timedelta(hours=1), queue=policies.by_name("older"), priority=0)
-    cast.enqueue(now=MINUTES_AGO, tenant_id=cast.globex().pk)
+    cast.enqueue(now=minutes_ago() - timedelta(hours=1), queue=policies.by_name("older"), priority=0)
+    cast.enqueue(now=minutes_ago(), tenant_id=cast.globex().pk)
     page = scraped()
     ages = page["jobsplatform_oldest_ready_seconds"]
     assert set(ages) == {(("band", "H"), ("queue", "older")), (("band", ""), ("queue", "other"))}
@@ -234,8 +237,8 @@ def test_names_beyond_the_most_pressing_are_other(monkeypatch: pytest.MonkeyPatc
 def test_a_missed_objective_is_named_before_older_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_metrics, "QUEUES_MAX", 1)
     cast.queue("aimed", preset="hnl", age_objective_s={"H": 10})
-    cast.enqueue(now=MINUTES_AGO - timedelta(hours=1))
-    cast.enqueue(now=MINUTES_AGO, queue=policies.by_name("aimed"), priority=0)
+    cast.enqueue(now=minutes_ago() - timedelta(hours=1))
+    cast.enqueue(now=minutes_ago(), queue=policies.by_name("aimed"), priority=0)
     ratio = value("age_objective_ratio", queue="aimed", band="H")
     assert ratio is not None
     assert ratio >= 30
@@ -250,7 +253,7 @@ def test_a_process_counts_no_more_queues_by_name_than_its_bound(monkeypatch: pyt
 def test_databases_are_read_once_in_five_seconds() -> None:
     line = b'jobsplatform_oldest_ready_seconds{band="P2",queue="default"}'
     metrics.page()
-    cast.enqueue(now=MINUTES_AGO)
+    cast.enqueue(now=minutes_ago())
     assert line not in metrics.page()
     metrics.forget()
     assert line in metrics.page()

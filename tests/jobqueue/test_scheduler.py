@@ -187,16 +187,18 @@ def test_the_cursor_survives_the_process() -> None:
 
 def test_a_paused_tenant_at_the_head_hides_nobody() -> None:
     """S96 in short: more lanes than one walk looks at, all older than the others' work."""
-    paused = cast.tenant("paused")
-    jobs = [cast.new_job(tenant_id=paused.pk, kind=f"k{n}", priority=1) for n in range(700)]
+    paused = [cast.tenant(slug) for slug in ("paused", "paused-too")]
+    jobs = [cast.new_job(tenant_id=paused[n % 2].pk, kind=f"k{n}", priority=1) for n in range(700)]
     ids = [cast.accepted(outcome).job_id for outcome in enqueue_jobs(jobs, now=at(0))]
     for index in range(20):
         fill(cast.queue(), 0, 2, tenant_id=cast.tenant(f"t{index}").pk, now=at(1))
-    registry.pause("paused", actor=OPS)
+    for tenant in paused:
+        registry.pause(tenant.slug, actor=OPS)
     assert len(names(cast.claim(limit=20, now=at(2)))) == 20
     assert len(cast.claim(limit=100, now=at(3))) == 20
     assert cast.claim(limit=10, now=at(3)) == []
-    registry.resume("paused", actor=OPS)
+    for tenant in paused:
+        registry.resume(tenant.slug, actor=OPS)
     assert len(cast.claim(limit=10, now=at(4))) == 10
     assert cast.read("SELECT count(*) FROM queue_readyjob WHERE job_id = ANY(%s)", [ids]) == [(690,)]
 

@@ -14,9 +14,9 @@ from django.urls.resolvers import URLPattern
 from django.utils import timezone
 
 from dlq.campaigns import CampaignFilter
+from dlq.portal import urls
 from jobqueue.ids import format_id
 from jobqueue.schedules import register
-from portal import urls
 from tenants import access, registry
 from tests import cast
 from tests.cast import OPS, acme, globex

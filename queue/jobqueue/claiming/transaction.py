@@ -6,6 +6,7 @@ import itertools
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +25,7 @@ from jobqueue.policy.plan import plan, plan_strict, replay
 from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import Scope, short_hash
 from jobsplatform import sql
-from jobsplatform.errors import KeyConflict
+from jobsplatform.errors import KeyConflict, Unavailable, UnknownOutcome
 
 ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
 HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes are seen beside its first
@@ -85,6 +86,7 @@ class QueueClaim:
         self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
         # Jobs that other statements hold: passed over, or they would be planned again.
         self.held: set[int] = set()
+        self.sent: list[tuple[list[int], bytes]] = []  # jobs and token of each take of the last transaction
         self.policy = queue.drawn()
         last = len(queue.bands) if request.max_priority is None else request.max_priority + 1
         self.bands = range(min(last, len(queue.bands)))
@@ -132,11 +134,16 @@ class QueueClaim:
         mended: Mended | None = None
         for round_ in range(ROUNDS_MAX + 1):
             missing = limit - len(started) if round_ < ROUNDS_MAX else 0
-            begun = sql.short_transaction(
-                self.alias,
-                partial(Transaction.begin, self, part, bands, missing, mended),
-                Transaction.ask_details,
-            )
+            try:
+                begun = sql.short_transaction(
+                    self.alias,
+                    partial(Transaction.begin, self, part, bands, missing, mended),
+                    Transaction.ask_details,
+                )
+            except UnknownOutcome:
+                if found := self._found():
+                    return started + found
+                raise
             if begun.met_urgent:
                 urgent.add(self.key)
                 raise Urgent
@@ -147,6 +154,17 @@ class QueueClaim:
             if mended is None:
                 break
         return started
+
+    def _found(self) -> list[Started]:
+        """The leases that the last transaction made, though its end was not heard of."""
+        jobs, tokens = (
+            sql.BigInts(job_id for ids, _ in self.sent for job_id in ids),
+            [one for _, one in self.sent],
+        )
+        with suppress(Unavailable):
+            rows = sql.rows("jobqueue/claim_found", {"job_ids": jobs, "tokens": tokens}, alias=self.alias)
+            return [Started(Taken(*row), None) for row in rows]
+        return []
 
     @property
     def ahead(self) -> list[int]:
@@ -194,6 +212,7 @@ class Transaction:
         bands: Sequence[int],
     ) -> None:
         self.claim, self.connection, self.part, self.bands = claim, connection, part, bands
+        claim.sent = []
         self.started: list[Started] = []
         self.details: dict[int, sql.Row] = {}
         self.met_urgent = False
@@ -333,7 +352,9 @@ class Transaction:
 
     def _send_take(self, planned: Plan) -> psycopg.Cursor[sql.Row]:
         """Move the tickets, and remember the state after them."""
-        return self._send("claim_take", self._take_params(planned) | self._memory(planned.state))
+        params = self._take_params(planned) | self._memory(planned.state)
+        self.claim.sent.append((params["job_ids"], params["token"]))
+        return self._send("claim_take", params)
 
     def _settle(self, planned: Plan, state: State, cursor: psycopg.Cursor[sql.Row]) -> State:
         """Note which tickets were really moved; the state after those: `planned.state` itself if all were."""

@@ -54,7 +54,8 @@ class Floor:
         step = _step(policy)
         if not _weights_suffice(policy):
             return self.split(policy, limit).owed
-        return int(self.credit + (strict + 1) * step + 1e-9) if step > 0 else 0
+        # What claims under way are expected to take may leave less than nothing.
+        return max(0, int(self.credit + (strict + 1) * step + 1e-9)) if step > 0 else 0
 
     def after(self, policy: Policy, *, strict: int, weighted: int, bulk: int) -> Floor:
         """The credit after so many strict and weighted starts, `bulk` of the latter in bulk bands."""

@@ -120,7 +120,7 @@ def _error(members: Mapping[str, Any], retry_after: str | None) -> JobsPlatformE
 def _kinds(base: type[JobsPlatformError]) -> dict[str, type[JobsPlatformError]]:
     found = {} if base is JobsPlatformError else {base.code: base}
     for kind in base.__subclasses__():
-        found |= _kinds(kind)
+        found = _kinds(kind) | found  # a refinement goes by its base's code
     return found
 
 

@@ -92,6 +92,8 @@ class UnknownErrorClass(BadRequest):
 class Forbidden(Refused):
     """The token does not let this call through."""
 
+    code = "forbidden"
+
 
 class Unauthenticated(Forbidden):
     code = "unauthenticated"
@@ -131,6 +133,12 @@ class RequestKeyConflict(Conflict):
 
 class KeyConflict(Conflict):
     code = "key_conflict"
+
+
+class NotScheduled(Conflict):
+    """The job does not wait for an instant."""
+
+    code = "not_scheduled"
 
 
 class LeaseLost(Conflict):

@@ -36,7 +36,7 @@ class Command(VerbCommand):
                 one.add_argument("--band", metavar="BAND", help="only in this band of it: index or name")
                 one.add_argument("limits", type=key_value, nargs="+", metavar="key=value", help=LIMITS)
             if verb == "revert":
-                one.add_argument("version", type=int, metavar="VERSION", help="its number in the history")
+                one.add_argument("number", type=int, metavar="VERSION", help="its number in the history")
                 one.add_argument("--reason", type=reason, default="", help="for the audit")
 
     def act(self, options: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Command(VerbCommand):
             self.stdout.write(f"No limit of {slug} was ever changed.")
 
     def _revert(self, slug: str, options: dict[str, Any]) -> None:
-        quota = registry.revert_quota(slug, options["version"], actor=actor(), reason=options["reason"])
+        quota = registry.revert_quota(slug, options["number"], actor=actor(), reason=options["reason"])
         shown = quotas.told(registry.limits_of(quota))
         self.stdout.write(f"Quota {quota}: {shown}, as in version {options['version']}.")
 

@@ -14,13 +14,13 @@ from django.utils.dateparse import parse_datetime
 from dlq import campaigns, corrections, groups, reads
 from dlq import redrive as redriving
 from dlq.campaigns import CampaignFilter, NewCampaign
+from dlq.portal.door import Visit, job_number
+from dlq.portal.forms import CampaignForm, CorrectionForm, RedriveForm
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies, reveal
 from jobqueue.ids import format_id, parse_id
 from jobsplatform.errors import JobsPlatformError, NotFound
 from jobsplatform.wording import describe
-from portal.door import Visit, job_number
-from portal.forms import CampaignForm, CorrectionForm, RedriveForm
 from tenants.members import Right
 
 SHOWN: Final = 50

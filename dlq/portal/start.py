@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest, HttpResponse
 
+from dlq.portal.door import Visit
 from jobqueue import ownview
-from portal.door import Visit
 from tenants import access
 from tenants.members import Right
 

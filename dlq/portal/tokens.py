@@ -9,11 +9,11 @@ from typing import Any
 from django.http import HttpResponse
 from django.utils import timezone
 
+from dlq.portal.door import Visit
+from dlq.portal.forms import ReasonForm, RotateForm, TokenForm
+from dlq.portal.start import snippets
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
-from portal.door import Visit
-from portal.forms import ReasonForm, RotateForm, TokenForm
-from portal.start import snippets
 from tenants import access
 from tenants.members import Right
 from tenants.models import ApiToken

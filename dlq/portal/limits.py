@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
+from dlq.portal.door import Visit
 from jobqueue import quotas, usage
-from portal.door import Visit
 
 
 def limits(visit: Visit) -> HttpResponse:

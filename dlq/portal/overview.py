@@ -7,10 +7,10 @@ from typing import Any
 
 from django.http import HttpResponse
 
+from dlq.portal.door import Visit
 from jobqueue import ownview, quotas
 from jobqueue.ownview import COURSE_SECONDS, STEP_SECONDS, Step
 from jobsplatform.frame import Chart, Fragment, Line
-from portal.door import Visit
 
 
 def overview(visit: Visit) -> HttpResponse:

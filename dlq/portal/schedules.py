@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from django.http import HttpResponse
 
+from dlq.portal.door import Visit
+from dlq.portal.forms import ReasonForm
 from jobqueue.ids import format_id
 from jobqueue.schedules import expressions, preview, reads, register, runs
 from jobqueue.schedules.reads import ScheduleView
 from jobqueue.schedules.words import words
 from jobsplatform.errors import Invalid, JobsPlatformError
-from portal.door import Visit
-from portal.forms import ReasonForm
 from tenants.members import Right
 
 SHOWN: Final = 50

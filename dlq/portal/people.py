@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from portal.door import Visit
+from dlq.portal.door import Visit
 from tenants import members
 from tenants.members import RIGHTS, Right, Role
 

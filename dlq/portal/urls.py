@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal import jobs, letters, limits, login, overview, people, schedules, start, tokens
-from portal.door import form_page, page
+from dlq.portal import jobs, letters, limits, login, overview, people, schedules, start, tokens
+from dlq.portal.door import form_page, page
 
 app_name = "portal"
 
