@@ -160,7 +160,7 @@ def _read(seen: Iterable[object]) -> ShardMap:
             return ShardMap(alone=numbers[0])
     elif not numbers:
         raise Unavailable("No shard is registered; run `manage.py migrate`.")
-    rings = list(Ring.objects.all()) or [_first_ring(numbers)]
+    rings = list(Ring.objects.all()) or [_first_ring()]
     views = {ring.pk: RingView.of(ring) for ring in rings}
     general = next(views[ring.pk] for ring in rings if ring.queue_id is None and ring.tenant_id is None)
     return ShardMap(
@@ -170,11 +170,13 @@ def _read(seen: Iterable[object]) -> ShardMap:
     )
 
 
-def _first_ring(numbers: list[int]) -> Ring:
+def _first_ring() -> Ring:
     """The ring of all work of a platform that begins with several shards: nobody has accepted anything before.
 
     Those who cannot be told now are told by whoever meets their refusal, or by the dispatcher.
     """
+    active = Shard.objects.filter(state=Shard.State.ACTIVE).order_by("number")  # some may be drained already
+    numbers = list(active.values_list("number", flat=True))
     owners = balanced([numbers[slot % len(numbers)] for slot in range(SLOTS)], numbers)
     values = {"shards": numbers, "owners": owners, "epochs": [1] * SLOTS}
     ring, _ = Ring.objects.get_or_create(queue=None, tenant=None, defaults=values)
