@@ -90,9 +90,11 @@ def site(
 
 
 def _reseed() -> None:
-    from tests.conftest import _seed  # what a test of the database starts from
+    """What a test of the database starts from. A scene is built before the first test's own fixtures."""
+    from tests.conftest import forget_everything, seed
 
-    _seed()
+    forget_everything()
+    seed()
 
 
 # Visiting
