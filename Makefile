@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 STAMP := $(VENV)/.installed
 ARGS ?=
-PICTURES := clean_in_light and (home or paused-queue or policy)  # those that the docs show
+PICTURES := clean_in_light and not dark-narrow and (home or paused-queue or policy)  # those that the docs show
 # Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 

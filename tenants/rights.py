@@ -23,6 +23,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "tenant.suspend": "tenants.change_tenant",
     "tenant.reinstate": "tenants.change_tenant",
     "quota.set": "tenants.change_quota",
+    "quota.revert": "tenants.change_quota",
     "token.create": "tenants.add_apitoken",
     "token.rotate": "tenants.change_apitoken",
     "token.revoke": "tenants.change_apitoken",
@@ -49,6 +50,12 @@ NEEDED: Final[Mapping[str, str]] = {
     "schedule.run": "queue.change_schedule",
     "lane.release": "queue.change_lane",
     "worker.drain": "queue.drain_process",
+    "shard.add": "queue.change_shard",  # no group's: superusers alone
+    "shard.drain": "queue.change_shard",
+    "shard.fence": "queue.change_shard",
+    "shard.pin": "queue.change_shard",
+    "shard.new_space": "queue.change_shard",
+    "shard.restored": "queue.change_shard",
     "job.cancel": "queue.change_job",
     "job.payload_shown": "queue.view_payload|dlq.add_correction",  # who corrects must see what
     "job.retry_now": "queue.retry_job",

@@ -193,6 +193,14 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _fresh_ground(request: pytest.FixtureRequest) -> None:
     """No test remembers another's rows; one that commits finds what the migrations seed."""
+    forget_everything()
+    if request.node.get_closest_marker("django_db") is not None:
+        request.getfixturevalue("_django_db_helper")
+        seed()  # a test that commits empties every table behind it
+
+
+def forget_everything() -> None:
+    """Drop what this process remembers of the databases."""
     from jobqueue import claiming, hub, kinds, lanes, policies, reads, stats, wakeup
     from jobqueue.api import names
     from jobqueue.shards import map as shard_map
@@ -203,12 +211,9 @@ def _fresh_ground(request: pytest.FixtureRequest) -> None:
     kept = (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access, shard_map, reach)
     for module in kept:
         module.forget()
-    if request.node.get_closest_marker("django_db") is not None:
-        request.getfixturevalue("_django_db_helper")
-        _seed()  # a test that commits empties every table behind it
 
 
-def _seed() -> None:
+def seed() -> None:
     """What the migrations put into an empty control database, by the migration itself."""
     from django.apps import apps
     from django.db import connection

@@ -23,7 +23,7 @@ from jobqueue import lanes, policies, processes
 from jobqueue.ids import format_id
 from jobqueue.models import Dependency, Process, Queue
 from jobsplatform import migration
-from tenants import access
+from tenants import access, registry
 from tenants.models import Membership, Tenant
 from tests import cast
 from tests.cast import SHARD
@@ -160,6 +160,24 @@ def _wizard(client: Client, owner: Tenant) -> Any:
     return client.post(address, {"confirm": "redrive 0", "key": "k"})
 
 
+def _limits(client: Client, tenant_id: int, place: str = "queue=") -> Any:
+    """Store a limit whose effect was shown."""
+    form = {"max_running": "3", "seen": "max_running=3", "save": "x", "reason": "r"}
+    return client.post(f"{reverse('admin:tenants_tenant_quota', args=[tenant_id])}?{place}", form)
+
+
+def _limited(owner: Tenant) -> int:
+    """A version of a tenant's limits that holds no more."""
+    for depth in (10, 5):
+        registry.set_quota(owner.slug, {"max_depth": depth}, actor=cast.OPS)
+    return registry.quota_history(owner.slug)[1].number
+
+
+def _newcomer() -> dict[str, str]:
+    user, _ = User.objects.get_or_create(username="newcomer")
+    return {"user": user.get_username(), "role": "viewer"}
+
+
 def _dependency() -> Dependency:
     return Dependency.objects.get_or_create(name="smtp")[0]
 
@@ -181,6 +199,13 @@ def _forged_numbers(name: str) -> Callable[[Client], list[Any]]:
 
 def _forged_choice(name: str, action: str) -> Callable[[Client], list[Any]]:
     return lambda client: [_chosen(client, name, action, number) for number in FORGED_NUMBERS]
+
+
+def _forged_switch(verb: str) -> Callable[[Client], list[Any]]:
+    return lambda client: [
+        *(_post(client, "tenants_tenant_switch", number, verb, reason="r") for number in FORGED_NUMBERS),
+        _post(client, "tenants_tenant_switch", cast.acme().pk, f"{verb}-all", reason="r"),
+    ]
 
 
 def _forged_queue(name: str) -> Callable[[Client], list[Any]]:
@@ -343,15 +368,15 @@ ACTS = [
         "pause a tenant",
         "tenant.pause",
         TENANTS,
-        lambda client, owner: _chosen(client, "tenants_tenant", "pause", owner.pk),
-        _forged_choice("tenants_tenant", "pause"),
+        lambda client, owner: _post(client, "tenants_tenant_switch", owner.pk, "pause", reason="r"),
+        _forged_switch("pause"),
     ),
     Act(
         "suspend a tenant",
         "tenant.suspend",
         TENANTS,
-        lambda client, owner: _chosen(client, "tenants_tenant", "suspend", owner.pk),
-        _forged_choice("tenants_tenant", "suspend"),
+        lambda client, owner: _post(client, "tenants_tenant_switch", owner.pk, "suspend", reason="r"),
+        _forged_switch("suspend"),
     ),
     Act(
         "make a tenant",
@@ -363,12 +388,45 @@ ACTS = [
         "set a quota",
         "quota.set",
         QUOTAS,
+        lambda client, owner: _limits(client, owner.pk),
+        lambda client: [
+            *(_limits(client, number) for number in FORGED_NUMBERS),
+            *(
+                _limits(client, cast.acme().pk, place)
+                for place in ("queue=nowhere", "queue=&band=1", "band=x")
+            ),
+        ],
+    ),
+    Act(
+        "go back to a limit",
+        "quota.revert",
+        QUOTAS,
         lambda client, owner: _post(
-            client, "tenants_quota_add", tenant=owner.pk, queue="", band="", max_running="3"
+            client, "tenants_tenant_revert", owner.pk, _limited(owner), reason="they pay again"
         ),
         lambda client: [
-            _post(client, "tenants_quota_add", tenant=number, queue="", band="") for number in FORGED_NUMBERS
+            *(_post(client, "tenants_tenant_revert", number, 1, reason="r") for number in FORGED_NUMBERS),
+            _post(client, "tenants_tenant_revert", cast.acme().pk, _limited(cast.globex()), reason="r"),
         ],
+    ),
+    Act(
+        "give a user a role",
+        "permission.change",
+        TOKENS,
+        lambda client, owner: _post(client, "tenants_tenant_member_add", owner.pk, **_newcomer(), reason="r"),
+        lambda client: [
+            _post(client, "tenants_tenant_member_add", number, **_newcomer(), reason="r")
+            for number in FORGED_NUMBERS
+        ],
+    ),
+    Act(
+        "hold a dependency open",
+        "dependency.open",
+        RUNS,
+        lambda client, owner: _post(
+            client, "queue_dependency_open", _dependency().pk, minutes="5", reason="r"
+        ),
+        _forged_numbers("queue_dependency_open"),
     ),
     Act(
         "make a token",

@@ -310,6 +310,13 @@ def _conflict(job_id: int) -> RequestKeyConflict:
     return RequestKeyConflict(job_id=format_id(job_id))
 
 
+def _missing(job: NewJob) -> Unavailable:
+    """The refusal of a job that no try has stored: its key is another's, or its queue is not the one of that name."""
+    if job.request_key is None:
+        return Unavailable("The queue was replaced meanwhile; repeat.", reason="queue_replaced")
+    return Unavailable("The request key is being taken; repeat.", reason="key_in_use")
+
+
 _REFUSALS: Final[Mapping[str, Callable[[], JobsPlatformError]]] = {
     "intake_paused": lambda: Unavailable(
         "The queue takes no new work at the moment.", retry_after=5, reason="intake_paused"
@@ -350,10 +357,9 @@ class _Intake:
                 raise
             self.refused.update(dict.fromkeys(self._open(), error))  # the others are stored, and must hear so
         wakeup.ready(self.alias, self._made_ready())
-        missing = Unavailable("The request key is being taken; repeat.", reason="key_in_use")
         return [
-            None if i in self.misplaced else self.answers.get(i) or self.refused.get(i, missing)
-            for i in range(len(self.batch))
+            None if i in self.misplaced else self.answers.get(i) or self.refused.get(i) or _missing(job)
+            for i, (job, _) in enumerate(self.batch)
         ]
 
     def _free_windows(self) -> None:

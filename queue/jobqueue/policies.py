@@ -599,8 +599,9 @@ def push(queue: Queue) -> list[int]:
 
 
 def push_by_name(name: str) -> None:
-    """Push a queue's policy again, for a shard that does not have it."""
+    """Push a queue's policy again, for a shard that does not have it; what this process knew of it is dropped."""
     queue = Queue.objects.filter(name=name).first()
+    _cache.pop(name, None)
     if queue is not None:
         push(queue)
 

@@ -2,7 +2,8 @@
 
 A test asks for `visit` and opens addresses with it. At its end no page may have had an error in its console, a report
 of the Content-Security-Policy, a failed request or an exception. `audit` runs axe; `tab_to` walks by keyboard.
-Mark a file with `pytestmark = pytest.mark.needs("chromium")`.
+A test that sweeps over pages is parametrized with `LOOKS`, of which all but the first are `slow`. Mark a file with
+`pytestmark = pytest.mark.needs("chromium")`.
 
 What the server shows is the file's own: a fixture named `scene` (scope "module") that builds it through the verbs, with
 the database's real clock, and returns whatever the tests want to know of it. Without one it is `demo_scene`.
@@ -33,6 +34,11 @@ from jobsplatform import reports
 AXE: Final = (Path(__file__).parent / "vendor" / "axe" / "axe.min.js").read_text()
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDE, NARROW = 1280, 400
+# How each page of a sweep is seen: suffix, width, colour scheme. Every day the first alone.
+LOOKS: Final = [
+    pytest.param("light", WIDE, "light", id="light"),
+    pytest.param("dark-narrow", NARROW, "dark", id="dark-narrow", marks=pytest.mark.slow),
+]
 FLAGS: Final = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 PICTURES: Final = os.environ.get(
     "JOBSPLATFORM_PICTURES"
@@ -90,9 +96,11 @@ def site(
 
 
 def _reseed() -> None:
-    from tests.conftest import _seed  # what a test of the database starts from
+    """What a test of the database starts from. A scene is built before the first test's own fixtures."""
+    from tests.conftest import forget_everything, seed
 
-    _seed()
+    forget_everything()
+    seed()
 
 
 # Visiting

@@ -13,7 +13,7 @@ from dlq.models import DeadLetter
 from jobqueue.admin.jobs import job_url
 from jobqueue.ids import format_id
 from tests import cast
-from tests.browser.conftest import NARROW, Visitor
+from tests.browser.conftest import LOOKS, Visitor
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -51,13 +51,13 @@ def _addresses(visit: Visitor) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_of_the_desk_is_clean_wide_and_narrow(visit: Visitor, audit: Audit, scheme: str) -> None:
-    """Each page in both schemes and both widths, by turns."""
-    for place, (name, address) in enumerate(_addresses(visit).items()):
-        width = NARROW if (place % 2 == 0) == (scheme == "dark") else 1280
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
+def test_every_page_of_the_desk_is_clean(
+    visit: Visitor, audit: Audit, suffix: str, width: int, scheme: str
+) -> None:
+    for name, address in _addresses(visit).items():
         page = visit(address, width=width, scheme=scheme)
-        audit(page, f"desk-{name}-{width}-{scheme}")
+        audit(page, f"desk-{name}-{suffix}")
         page.context.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from jobqueue.models import Queue
-from tests.browser.conftest import NARROW, Visitor, Watch
+from tests.browser.conftest import LOOKS, Visitor, Watch
 
 pytestmark = pytest.mark.needs("chromium")
 PAGES = {
@@ -17,13 +17,13 @@ PAGES = {
 }
 
 
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_the_frame_is_clean_in_light_and_dark_wide_and_narrow(
-    visit: Visitor, audit: Callable[..., None], name: str
+    visit: Visitor, audit: Callable[..., None], name: str, suffix: str, width: int, scheme: str
 ):
-    for suffix, width, scheme in (("light", 1280, "light"), ("dark-narrow", NARROW, "dark")):
-        address = PAGES[name].format(queue=Queue.objects.get(name="default").pk)
-        audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
+    address = PAGES[name].format(queue=Queue.objects.get(name="default").pk)
+    audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
 
 
 def test_one_logs_in_by_keyboard(visit: Visitor, audit: Callable[..., None]):

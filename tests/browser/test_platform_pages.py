@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from jobqueue import policies, processes
 from jobqueue.models import Process, Queue
-from tests.browser.conftest import NARROW, Site, Visitor, Watch
+from tests.browser.conftest import LOOKS, Site, Visitor, Watch
 
 pytestmark = pytest.mark.needs("chromium")
 PAGES = {
@@ -42,14 +42,14 @@ def scene() -> Callable[[], object]:
     return build
 
 
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_clean_in_light_and_dark_wide_and_narrow(
-    visit: Visitor, audit: Callable[..., None], name: str
+    visit: Visitor, audit: Callable[..., None], name: str, suffix: str, width: int, scheme: str
 ) -> None:
-    for suffix, width, scheme in (("light", 1280, "light"), ("dark-narrow", NARROW, "dark")):
-        Process.objects.update(beat_at=timezone.now())  # however long it took so far
-        address = PAGES[name].format(queue=Queue.objects.get(name="mail").pk)
-        audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
+    Process.objects.update(beat_at=timezone.now())  # however long it took so far
+    address = PAGES[name].format(queue=Queue.objects.get(name="mail").pk)
+    audit(visit(address, width=width, scheme=scheme), f"{name}-{suffix}")
 
 
 def test_the_first_page_names_the_starving_tenant_and_draws_its_chart(visit: Visitor) -> None:

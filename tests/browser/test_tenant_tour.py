@@ -16,6 +16,7 @@ from jobqueue.ids import format_id
 from jobqueue.schedules import register
 from tenants import access, members, registry
 from tests import cast
+from tests.browser.conftest import LOOKS
 from tests.browser.scenes import HOSTILE, Scene, people
 
 pytestmark = pytest.mark.needs("chromium")
@@ -98,14 +99,17 @@ def pages_of(scene: Scene) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_every_page_of_a_tenant_is_sound(visit: Any, audit: Any, site: Any, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
+def test_every_page_of_a_tenant_is_sound(
+    visit: Any, audit: Any, site: Any, suffix: str, width: int, scheme: str
+) -> None:
     page = visit("/t/acme/", user="ann", width=width, scheme=scheme)
     for place, part in enumerate(pages_of(site.scene)):
         page.goto(f"/t/acme/{part}")
-        audit(page, f"portal-{place:02d}-{width}-{scheme}")
+        audit(page, f"portal-{place:02d}-{suffix}")
 
 
+@pytest.mark.slow
 def test_every_page_of_a_tenant_works_without_javascript(visit: Any, site: Any) -> None:
     page = visit("/t/acme/", user="ann", javascript=False)
     for part in pages_of(site.scene):
@@ -115,27 +119,29 @@ def test_every_page_of_a_tenant_works_without_javascript(visit: Any, site: Any) 
     assert page.get_by_label("Waiting and running, by queue and level").is_visible()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_the_operators_pages_of_a_tenant_are_sound(visit: Any, audit: Any, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
+def test_the_operators_pages_of_a_tenant_are_sound(
+    visit: Any, audit: Any, suffix: str, width: int, scheme: str
+) -> None:
     page = visit("/admin/tenants/tenant/", width=width, scheme=scheme)
-    audit(page, f"tenants-{width}-{scheme}")
+    audit(page, f"tenants-{suffix}")
     page.get_by_role("link", name="acme").first.click()
-    audit(page, f"tenant-{width}-{scheme}")
+    audit(page, f"tenant-{suffix}")
     tenant = page.url
     for name in ("Set limits…", "Add a member…", "Suspend…", "Make a token…"):
         page.goto(tenant)
         page.get_by_role("link", name=name).click()
-        audit(page, f"tenant-{name.split()[0].lower().strip('…')}-{width}-{scheme}")
+        audit(page, f"tenant-{name.split()[0].lower().strip('…')}-{suffix}")
     page.goto("/admin/queue/dependency/")
-    audit(page, f"dependencies-{width}-{scheme}")
+    audit(page, f"dependencies-{suffix}")
     page.get_by_role("link", name="smtp").first.click()
-    audit(page, f"dependency-{width}-{scheme}")
+    audit(page, f"dependency-{suffix}")
     page.get_by_role("link", name="Open…").click()
-    audit(page, f"dependency-open-{width}-{scheme}")
+    audit(page, f"dependency-open-{suffix}")
     page.goto("/admin/queue/schedule/")
-    audit(page, f"schedules-{width}-{scheme}")
+    audit(page, f"schedules-{suffix}")
     page.get_by_role("link", name="nightly").first.click()
-    audit(page, f"schedule-{width}-{scheme}")
+    audit(page, f"schedule-{suffix}")
 
 
 def test_an_operator_edits_a_quota_sees_its_effect_and_goes_back(visit: Any, audit: Any) -> None:

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from jobqueue import dependencies
 from jobqueue.models import Dependency
+from jobsplatform.adminsite import badge
 from tests import admin_cast, cast
 from tests.admin_cast import page
 from tests.cast import OPS
@@ -70,7 +71,7 @@ def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], says:
 
 
 def test_the_admin_sets_opens_and_closes_by_the_verbs() -> None:
-    client, list_ = admin_cast.operator(), reverse("admin:queue_dependency_changelist")
+    client = admin_cast.operator()
     dependencies.set_dependency("smtp", {"max_running": 3}, actor=OPS)
     row = Dependency.objects.get(name="smtp")
     change = reverse("admin:queue_dependency_change", args=[row.pk])
@@ -78,7 +79,11 @@ def test_the_admin_sets_opens_and_closes_by_the_verbs() -> None:
     sent = {name: value for name, value in fields.items() if value is not None} | {"max_running": 9}
     assert client.post(change, sent).status_code == 302
     assert cast.read("SELECT max_running FROM queue_dependencystate") == [(9,)]
-    for action, shown in (("open_breakers", "held open"), ("close_breakers", "closed")):
-        client.post(list_, {"action": action, "_selected_action": [row.pk]})
-        assert f'<td class="field-breaker">{shown}</td>' in page(client, list_)
+    for verb, state in (("open", "held open"), ("close", "closed")):
+        asked = client.post(
+            reverse(f"admin:queue_dependency_{verb}", args=[row.pk]), {"reason": "maintenance"}
+        )
+        assert asked.status_code == 302
+        shown = page(client, reverse("admin:queue_dependency_changelist"))
+        assert f'<td class="field-breaker">{badge(state)}</td>' in shown
     assert cast.audited("dependency.set", alias="default") == 2

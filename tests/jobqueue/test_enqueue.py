@@ -10,6 +10,7 @@ import pytest
 from jobqueue import policies, reads, upkeep
 from jobqueue.enqueue import Accepted, NewJob
 from jobqueue.enqueue import enqueue as enqueue_jobs
+from jobqueue.models import Queue
 from jobqueue.types import FLEET
 from jobsplatform.errors import (
     DeadlineInPast,
@@ -344,3 +345,18 @@ def test_a_job_wakes_its_sleeping_lane() -> None:
     cast.enqueue()
     lane_id = cast.row("queue_readyjob", job_id)["lane_id"]
     assert cast.read("SELECT is_active FROM queue_lane WHERE id = %s", [lane_id]) == [(True,)]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_queue_that_was_replaced_is_met_by_the_next_call(key: str | None) -> None:
+    """As after control was restored from a copy: the name is the same, its number and lanes are not."""
+    stale = cast.queue()
+    row = Queue.objects.get(pk=stale.id)
+    Queue.objects.filter(pk=stale.id).delete()
+    cast.read("DELETE FROM queue_policyrow WHERE queue_id = %s RETURNING 1", [stale.id])
+    row.pk = None
+    row.save(force_insert=True)
+    (refused,) = enqueue_jobs([cast.new_job(queue=policies.by_name("default"), request_key=key)])
+    assert isinstance(refused, Unavailable)
+    assert refused.extra["reason"] == ("queue_replaced" if key is None else "key_in_use")
+    assert cast.place(cast.enqueue(queue=policies.by_name("default"), request_key=key)) == "readyjob"

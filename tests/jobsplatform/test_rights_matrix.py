@@ -120,8 +120,17 @@ def test_every_audited_act_is_in_the_table() -> None:
         if "migrations" not in path.parts and path.name != "rights.py"
     )
     literal = re.findall(r"(?:record|record_many|_audit|_record)\(\s*f?\"([a-z_]+\.[a-z_]+)\"", source)
+    literal += re.findall(r"\b(?:verb|action|ACTION)(?:: \w+)? = \"([a-z_]+\.[a-z_]+)\"", source)
+    literal += re.findall(r"\bverb = .* else \"([a-z_]+\.[a-z_]+)\"", source)
     assert len(literal) > 15
+    assert {"quota.revert", "permission.change"} <= set(literal)
     assert set(literal) - {"audit.seal"} <= set(rights.NEEDED)
+
+
+def test_shards_are_the_business_of_no_group() -> None:
+    for action, needed in rights.NEEDED.items():
+        if action.startswith("shard."):
+            assert [group for group in GROUPS if needed in rights_cast.granted(group)] == [], action
 
 
 def test_every_needed_permission_exists() -> None:
