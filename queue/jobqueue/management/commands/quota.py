@@ -72,7 +72,7 @@ class Command(VerbCommand):
     def _revert(self, slug: str, options: dict[str, Any]) -> None:
         quota = registry.revert_quota(slug, options["number"], actor=actor(), reason=options["reason"])
         shown = quotas.told(registry.limits_of(quota))
-        self.stdout.write(f"Quota {quota}: {shown}, as in version {options['version']}.")
+        self.stdout.write(f"Quota {quota}: {shown}, as in version {options['number']}.")
 
 
 LIMITS = ", ".join(registry.LIMITS)
