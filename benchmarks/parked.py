@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import selectors
 import socket
 import time
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 from benchmarks.stage import QUEUE, Stage, children_of, rss_mib, share, stage
@@ -82,6 +84,18 @@ def throughput(port: int, token: str, seconds: float) -> float:
     return count / seconds
 
 
+def _cpu_s(pid: int) -> float:
+    ticks = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def _wait_until_idle(pid: int) -> None:
+    spent = -1.0
+    while (now := _cpu_s(pid)) - spent > 0.02:
+        spent = now
+        time.sleep(0.3)
+
+
 def measure(place: Stage, consumers: int) -> dict[str, float]:
     port = place.web(JOBS_PARKED_MAX=consumers + 100)
     (worker,) = children_of(place.children[-1].pid)
@@ -90,9 +104,9 @@ def measure(place: Stage, consumers: int) -> dict[str, float]:
     parked = Parked(port, place.token)
     began = time.perf_counter()
     parked.add(consumers)
-    time.sleep(1.5)
+    _wait_until_idle(worker)  # it has taken them all in
     figures = {
-        "park_s": time.perf_counter() - began - 1.5,
+        "park_s": time.perf_counter() - began,
         "rss_before_mib": before,
         "rss_mib": rss_mib(worker),
     }

@@ -1,12 +1,14 @@
 """From the commit of a P0 job to its lease, while eight processes claim bulk work, a hundred a claim.
 
-Bulk claimers complete what they claim and enqueue as much again, so that they never pause. One consumer waits in the
-hub for P0 alone, as workers do; one producer in the same process commits a P0 job every `every` milliseconds.
+Bulk claimers complete what they claim and enqueue as much again: `rate` jobs a second together, and then without a
+pause, so that 16 processes wait for the cores. One consumer waits in the hub for P0 alone, as workers do; one producer
+in the same process commits a P0 job every `every` milliseconds.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -24,12 +26,12 @@ def main() -> None:
     if sys.argv[1:2] == ["bulk"]:
         _claim_bulk()
         return
-    asked = ground.arguments(__doc__, jobs=1_000, claimers=8, every=20)
+    asked = ground.arguments(__doc__, jobs=1_000, claimers=8, every=20, rate=4_000)
     rows = []
     with ground.ground():
         tenant_id = _make()
-        for claimers in (0, asked.claimers):
-            rows.append(_measured(tenant_id, asked.jobs, claimers, asked.every / 1_000))
+        for claimers, rate in ((0, 0), (asked.claimers, asked.rate), (asked.claimers, 0)):
+            rows.append(_measured(tenant_id, asked.jobs, claimers, rate, asked.every / 1_000))
     ground.show("Commit to lease of P0", rows, asked.json)
 
 
@@ -44,8 +46,9 @@ def _make() -> int:
     return tenant_id
 
 
-def _measured(tenant_id: int, jobs: int, claimers: int, every_s: float) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.urgent", "bulk", str(tenant_id)]
+def _measured(tenant_id: int, jobs: int, claimers: int, rate: int, every_s: float) -> dict[str, Any]:
+    pace_s = claimers * LIMIT / rate if rate else 0.0
+    command = [sys.executable, "-m", "benchmarks.urgent", "bulk", str(tenant_id), str(pace_s)]
     children = [
         subprocess.Popen(command, cwd=ground.ROOT, env=os.environ, stdout=subprocess.PIPE)
         for _ in range(claimers)
@@ -56,7 +59,7 @@ def _measured(tenant_id: int, jobs: int, claimers: int, every_s: float) -> dict[
             child.stdout.readline()  # it has claimed
         before, start = _bulk_starts(), time.perf_counter()
         found = waits(tenant_id, jobs, every_s)
-        rate = (_bulk_starts() - before) / (time.perf_counter() - start)
+        reached = (_bulk_starts() - before) / (time.perf_counter() - start)
     finally:
         for child in children:
             child.terminate()
@@ -69,7 +72,7 @@ def _measured(tenant_id: int, jobs: int, claimers: int, every_s: float) -> dict[
         "p50 ms": p50,
         "p99 ms": p99,
         "max ms": most,
-        "bulk/s": round(rate),
+        "bulk/s": round(reached),
     }
 
 
@@ -133,7 +136,7 @@ def _consume(leased: dict[int, float], jobs: int, is_over: threading.Event) -> N
 
 
 def _claim_bulk() -> None:
-    """Until it is ended: claim, complete, enqueue as many again."""
+    """Until it is ended: claim, complete, enqueue as many again, as often as it was told."""
     sys.path[:0] = [str(ground.ROOT), str(ground.ROOT / "queue")]
     import django
 
@@ -141,17 +144,20 @@ def _claim_bulk() -> None:
     from jobqueue import claiming, leases, policies
     from jobqueue.enqueue import NewJob, enqueue
 
-    tenant_id, queue = int(sys.argv[2]), policies.by_name("bench")
+    tenant_id, pace_s, queue = int(sys.argv[2]), float(sys.argv[3]), policies.by_name("bench")
     request = claiming.ClaimRequest(queues=(queue,), kinds=(ground.KIND,), limit=LIMIT, worker="bulk")
     job = NewJob(tenant_id=tenant_id, queue=queue, kind=ground.KIND, priority=BULK, payload=ground.PAYLOAD)
     is_first = True
+    time.sleep(random.uniform(0, pace_s))  # they do not march in step
     while True:
+        due_at = time.monotonic() + pace_s
         held = claiming.claim(request)
         leases.complete([leases.Complete(one.job_id, one.generation, one.token) for one in held])
         enqueue([job] * max(1, len(held)))
         if is_first:
             print("ready", flush=True)
             is_first = False
+        time.sleep(max(0.0, due_at - time.monotonic()))
 
 
 if __name__ == "__main__":

@@ -143,8 +143,8 @@ def asked(alias: str, ask: Callable[[Ask], T]) -> T | None:
 def _read(
     connection: psycopg.Connection[sql.Row], statement: str, params: Mapping[str, Any]
 ) -> list[sql.Row]:
-    if sql.by_index(statement):
-        connection.execute(sql.BY_INDEX)
+    if (settings := sql.planning(statement)) is not None:
+        connection.execute(settings)
     return sql.send(connection, statement, params).fetchall()
 
 

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import selectors
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from django.http import HttpRequest, HttpResponse
 from gunicorn.http import wsgi
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+TOGETHER_MAX: Final = 16  # answers that one thread sends, one after the other
+AT_ONCE_BYTES: Final = 16_384  # what a socket takes though its client does not read
 MARK: Final = "jobsplatform.parks"  # in the environment of a request whose server can park
 _OWN_HEADERS: Final = frozenset(
     {"content-length", "content-type"}
@@ -89,6 +94,11 @@ class _Sent:
 class Worker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threads, with room for requests that wait."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._settled: deque[tuple[TConn, _Place]] = deque()
+        self._is_told = False  # the main thread will look at them
+
     def load_wsgi(self) -> None:
         super().load_wsgi()
         self.wsgi: Callable[..., Iterable[bytes]] = _parking(self.wsgi)
@@ -102,29 +112,46 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             conn.place = _Place(req, leaves.response)
             return True
 
-    def _send_answer(self, conn: TConn, place: _Place) -> bool:
-        """True: the connection may serve another request."""
+    def _send_answers(self, settled: list[tuple[TConn, _Place]]) -> None:
+        """Answer these, and hand their connections back. One that its client must read to take is left to a thread of
+        its own: the others do not wait for it."""
+        finished = []
+        for conn, place in settled:
+            content, stays = self._answer(conn, place)
+            if len(content) > AT_ONCE_BYTES:
+                self.tpool.submit(self._send_large, conn, place, content, stays)
+            else:
+                finished.append((conn, self._sent(conn, place, content) and stays))
+        self.method_queue.defer(self._finish_answers, finished)
+
+    def _send_large(self, conn: TConn, place: _Place, content: bytes, stays: bool) -> None:
+        is_sent = self._sent(conn, place, content)
+        self.method_queue.defer(self._finish_answers, [(conn, is_sent and stays)])
+
+    def _answer(self, conn: TConn, place: _Place) -> tuple[bytes, bool]:
+        """Head and body, as one packet; and whether the connection may serve another request. Nothing for a client that
+        went away."""
         if _is_gone(conn.sock):
             place.response.undo()
-            return False
+            return b"", False
         answer = place.response.answer()
-        try:
-            return self._send(conn, place.request, answer)
-        except OSError:
-            place.response.undo()
-            return False
-
-    def _send(self, conn: TConn, request: Any, answer: HttpResponse) -> bool:
-        conn.sock.setblocking(True)
         sent = _Sent()
-        reply = wsgi.Response(request, sent, self.cfg)
+        reply = wsgi.Response(place.request, sent, self.cfg)
         if not self.alive or not self.cfg.keepalive:
             reply.force_close()
         reply.start_response(f"{answer.status_code} {answer.reason_phrase}", list(answer.items()))
         reply.write(answer.content)
         reply.close()
-        conn.sock.sendall(sent.content)  # head and body as one packet
-        return bool(self._keepalive_after(conn, not reply.should_close()))
+        return bytes(sent.content), bool(self._keepalive_after(conn, not reply.should_close()))
+
+    def _sent(self, conn: TConn, place: _Place, content: bytes) -> bool:
+        try:
+            conn.sock.setblocking(True)
+            conn.sock.sendall(content)
+            return bool(content)
+        except OSError:
+            place.response.undo()
+            return False
 
     # In the main thread
 
@@ -141,7 +168,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.sock.setblocking(False)
         self.poller.register(conn.sock, selectors.EVENT_READ, lambda sock: self._on_readable(conn, place))
         place.is_watched = True
-        place.response.waiting.on_settled(lambda: self.method_queue.defer(self._resume, conn, place))
+        place.response.waiting.on_settled(partial(self._note_settled, conn, place))
 
     def _on_readable(self, conn: TConn, place: _Place) -> None:
         """The client has gone, or has sent its next request ahead: that one waits its turn."""
@@ -151,21 +178,36 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.nr_conns -= 1
             conn.close()
 
-    def _resume(self, conn: TConn, place: _Place) -> None:
-        if conn.sock.fileno() < 0:
-            return  # the client went first
-        self._unwatch(conn, place)
-        future = self.tpool.submit(self._send_answer, conn, place)
-        future.add_done_callback(lambda fs: self.method_queue.defer(self._finish_answer, conn, fs))
+    def _note_settled(self, conn: TConn, place: _Place) -> None:
+        """In any thread. Many that are settled together wake the main thread once."""
+        self._settled.append((conn, place))
+        if not self._is_told:
+            self._is_told = True
+            self.method_queue.defer(self._resume)
 
-    def _finish_answer(self, conn: TConn, fs: Any) -> None:
+    def _resume(self) -> None:
+        self._is_told = False
+        ready = []
+        while self._settled:
+            conn, place = self._settled.popleft()
+            if conn.sock.fileno() >= 0:  # else the client went first
+                self._unwatch(conn, place)
+                ready.append((conn, place))
+        size = min(TOGETHER_MAX, -(-len(ready) // self.cfg.threads))
+        for first in range(0, len(ready), size or 1):
+            self.tpool.submit(self._send_answers, ready[first : first + size])
+
+    def _finish_answers(self, finished: list[tuple[TConn, bool]]) -> None:
         """As after any request. But the whole request has been read, so there is nothing to linger for at a close:
         gunicorn's lingering, up to 2 s each in this thread, would hold up the others when all end at once."""
-        if fs.cancelled() or fs.exception() is not None or not fs.result():
-            self.nr_conns -= 1
-            conn.close()
-        else:
-            super().finish_request(conn, fs)
+        for conn, stays in finished:
+            if stays:
+                done: Future[bool] = Future()
+                done.set_result(True)
+                super().finish_request(conn, done)
+            else:
+                self.nr_conns -= 1
+                conn.close()
 
     def _unwatch(self, conn: TConn, place: _Place) -> None:
         if place.is_watched:

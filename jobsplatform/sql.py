@@ -7,10 +7,8 @@ decides alone; a lost connection is told apart by what it means to a caller (`Un
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import random
 import re
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,9 +19,9 @@ from typing import Any, TypeVar
 import psycopg
 from django.db import connections, transaction
 from psycopg import errors as pg
-from psycopg.adapt import Dumper
 
 from jobsplatform import reach
+from jobsplatform.binding import Bound, bind
 from jobsplatform.errors import Unavailable, UnknownOutcome
 
 Row = tuple[Any, ...]
@@ -34,15 +32,22 @@ T = TypeVar("T")
 # once it has grown. Joins are made in the order in which they are written: from the few rows that a call names.
 BY_INDEX = b"""SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('join_collapse_limit', '1', true)"""
-# And one plan for all parameters: it would be the same again, and a claim's statements take longer to plan than to run.
-# In the order of an index, too: a bitmap reads all of a lane before it gives the first.
-_BY_ONE_PLAN = (
+# `plan: by index, once`: and one plan for all parameters, where it would be the same again and takes longer to make
+# than to run. In the order of an index, too: a bitmap reads all of a lane before it gives the first.
+BY_ONE_PLAN = (
     BY_INDEX
     + b""", set_config('enable_bitmapscan', 'off', true),
     set_config('plan_cache_mode', 'force_generic_plan', true)"""
 )
 
-_SETTINGS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "join_collapse_limit")
+_SETTINGS = (
+    "enable_seqscan",
+    "enable_hashjoin",
+    "enable_mergejoin",
+    "join_collapse_limit",
+    "enable_bitmapscan",
+    "plan_cache_mode",
+)
 _READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
 _RESTORE_SETTINGS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _SETTINGS)
 
@@ -86,25 +91,24 @@ def text(statement: str) -> bytes:
 
 
 @cache
-def _sent(statement: str) -> bytes:
-    """The text as it is sent: without indents and comments but its first line. psycopg keeps what it has made of a
-    statement's parameters only below 4 KiB of text.
-    """
+def _bound(statement: str) -> Bound:
+    """The statement as it is sent: without indents and comments but its first line, its parameters numbered."""
     first, *lines = text(statement).decode().splitlines()
-    return "\n".join(
-        [first, *(line for raw in lines if (line := raw.strip())[:2] not in ("", "--"))]
-    ).encode()
+    return bind("\n".join([first, *(line for raw in lines if (line := raw.strip())[:2] not in ("", "--"))]))
 
 
 @cache
-def by_index(statement: str) -> bool:
-    """Whether the statement's header asks for a plan by index."""
-    return b"\n-- plan: by index\n" in text(statement)
+def planning(statement: str) -> bytes | None:
+    """What must be set before the statement is planned, if its header asks for a plan."""
+    found = text(statement)
+    if b"\n-- plan: by index, once\n" in found:
+        return BY_ONE_PLAN
+    return BY_INDEX if b"\n-- plan: by index\n" in found else None
 
 
 def by_one_plan(connection: psycopg.Connection[Row]) -> None:
     """Keep the statements of this transaction to index lookups, each planned once a connection."""
-    psycopg.Cursor(connection).execute(_BY_ONE_PLAN)
+    psycopg.Cursor(connection).execute(BY_ONE_PLAN)
 
 
 def rows(statement: str, params: Mapping[str, Any], *, alias: str, writes: bool = False) -> list[Row]:
@@ -131,10 +135,11 @@ def _attempts(action: Callable[[], T], alias: str) -> T:
 
 def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool) -> list[Row]:
     with translated(alias, writes=writes) as connection:
-        if not by_index(statement):
+        settings = planning(statement)
+        if settings is None:
             return _fetch(send(connection, statement, params))
         with connection.pipeline():  # one round trip and, outside a transaction, one implicit transaction
-            psycopg.Cursor(connection).execute(BY_INDEX)  # Django's own cursors never prepare a statement
+            psycopg.Cursor(connection).execute(settings)  # Django's own cursors never prepare a statement
             cursor = send(connection, statement, params)
         return _fetch(cursor)
 
@@ -260,33 +265,13 @@ def in_transaction(alias: str, action: Callable[[], T]) -> T:
     return _attempts(once, alias)
 
 
-class BigInts(list[int]):
-    """A list of bigint that is sent as a whole (as `%(name)b`): psycopg looks at each element of a list three times."""
-
-
-class _BigIntsDumper(Dumper):
-    """PostgreSQL's binary form of an array: dimensions, flags, element type; length and first index; the elements."""
-
-    format = psycopg.pq.Format.BINARY
-    oid = 1016  # bigint[]
-
-    def dump(self, obj: BigInts) -> bytes:
-        count = len(obj)
-        if not count:
-            return struct.pack(">iiI", 0, 0, 20)
-        elements = itertools.chain.from_iterable(zip(itertools.repeat(8), obj, strict=False))
-        return struct.pack(">iiIii" + "iq" * count, 1, 0, 20, count, 1, *elements)
-
-
-psycopg.adapters.register_dumper(BigInts, _BigIntsDumper)
-
-
 def send(
     connection: psycopg.Connection[Row], statement: str, params: Mapping[str, Any]
 ) -> psycopg.Cursor[Row]:
     """Send one statement on `connection`; in pipeline mode its rows are awaited when they are fetched."""
-    cursor = psycopg.Cursor(connection)
-    cursor.execute(_sent(statement), params, binary=True)
+    cursor = psycopg.RawCursor(connection)
+    bound = _bound(statement)
+    cursor.execute(bound.text, bound.values(params), binary=True)
     return cursor
 
 

@@ -121,7 +121,7 @@ class _Admission:
     def run(self) -> tuple[list[Limit], list[Verdict], dict[Scope, int]]:
         if not self.is_nested:  # the setting would reach the commit of the transaction around this one
             self.connection.execute(_WITHOUT_FLUSH)
-        self.connection.execute(sql.BY_INDEX)
+        sql.by_one_plan(self.connection)
         limits = self._locked()
         self._count([limit for limit in limits if limit.must_count(self._asked(limit.scope))])
         verdicts = admission.judge(self.asks, {limit.scope: limit for limit in limits})

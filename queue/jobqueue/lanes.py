@@ -91,7 +91,7 @@ def _again(connection: psycopg.Connection[sql.Row], statement: str, stale: list[
     """Delete what is still unused now that it is held: what was taken into use before is seen by this statement."""
     if not stale:
         return 0
-    ids = sql.BigInts([row[0] for row in stale])
+    ids = [row[0] for row in stale]
     return int(sql.send(connection, statement, {"ids": ids}).fetchall()[0][0])
 
 

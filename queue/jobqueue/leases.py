@@ -314,7 +314,7 @@ def _cancel(params: dict[str, Any], alias: str, actor: str, reason: str) -> str 
 
 def _held(batch: Sequence[_Call]) -> dict[str, Any]:
     return {
-        "job_ids": sql.BigInts([call.job_id for call in batch]),
+        "job_ids": [call.job_id for call in batch],
         "generations": [call.generation for call in batch],
         "token_hashes": [token_hash(call.token) for call in batch],
     }

@@ -146,10 +146,33 @@ def test_a_notifier_whose_session_was_ended_tells_over_a_new_one(
     notifier.tell(SHARD, frozenset({Mark(1, 0)}))
     wait_until(lambda: len(heard) == 1)
     cast.read(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobsplatform notifier'"
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE application_name = 'jobsplatform notifier'"
     )
     notifier.tell(SHARD, frozenset({Mark(2, 0)}))
     wait_until(lambda: len(heard) == 2)
+
+
+def test_urgent_work_is_told_by_the_thread_that_made_it_ready(
+    heard: list[str], notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.tell(SHARD, frozenset({Mark(1, 0)}))
+    wait_until(lambda: len(heard) == 1)
+    notifier.flush()  # its thread has the connection no more
+    monkeypatch.setattr(notifier, "_send", lambda *told: pytest.fail("the thread told it"))
+    for number in range(2, 5):
+        time.sleep(0.05)  # more than between two notifications
+        notifier.tell(SHARD, frozenset({Mark(number, 1)}))
+    wait_until(lambda: len(heard) == 4)
+    assert notifier._marks == {}
+
+
+def test_what_the_thread_tells_waits_for_what_was_posted(heard: list[str], notifier: Notifier) -> None:
+    for number in range(1, 200):
+        notifier.tell(SHARD, frozenset({Mark(number, number % 3)}))
+        time.sleep(0.0005)
+    told = set(range(1, 200))
+    wait_until(lambda: {mark.queue_id for text in heard for mark in notes.read(text)[1]} == told)
 
 
 def test_flushing_leaves_nothing_untold(heard: list[str], notifier: Notifier) -> None:

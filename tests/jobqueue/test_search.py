@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connections
 
@@ -282,8 +283,9 @@ def _explained(action: Any) -> list[str]:
             raw = wrapper.connection
             with raw.transaction():
                 raw.execute(sql.BY_INDEX)
-                cursor = raw.execute(
-                    b"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + sql._sent(statement), params
+                bound = sql._bound(statement)
+                cursor = psycopg.RawCursor(raw).execute(
+                    b"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + bound.text, bound.values(params)
                 )
                 plans.append("\n".join(row[0] for row in cursor.fetchall()))
         return run(statement, params, alias, writes=writes)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 from django.db import connections, transaction
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobsplatform import sql
+from jobsplatform.binding import bind
 from jobsplatform.errors import Unavailable
 from tests import cast
 from tests.cast import SHARD
@@ -18,23 +17,6 @@ MARK = "INSERT INTO queue_horizon (at, next_xid) VALUES ('2001-01-01', %s)"
 
 def marks() -> int:
     return int(cast.read("SELECT count(*) FROM queue_horizon WHERE at = '2001-01-01'")[0][0])
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))
-def test_a_list_that_is_sent_as_a_whole_arrives_as_it_was(values: list[int]) -> None:
-    dumped = sql._BigIntsDumper(sql.BigInts).dump(sql.BigInts(values))
-    loader = psycopg.adapters.get_loader(1016, psycopg.pq.Format.BINARY)
-    assert loader is not None
-    assert loader(1016).load(dumped) == values
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("values", [[], [7], [-5, 2**62, 0]])
-def test_the_server_reads_it_too(values: list[int]) -> None:
-    with sql.translated(SHARD, writes=False) as connection:
-        cursor = psycopg.Cursor(connection)
-        cursor.execute("SELECT unnest(%(ids)b::bigint[])", {"ids": sql.BigInts(values)})
-        assert [row[0] for row in cursor.fetchall()] == values
 
 
 @pytest.mark.django_db(transaction=True)
@@ -108,7 +90,7 @@ def test_a_short_transaction_inside_another_is_not_committed_before_it() -> None
 def test_a_statement_that_takes_too_long_is_ended_and_what_follows_is_not_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sql, "_sent", lambda statement: b"SELECT pg_sleep(30)")
+    monkeypatch.setattr(sql, "_bound", lambda statement: bind("SELECT pg_sleep(30)"))
     with pytest.raises(Unavailable), sql.bounded_read(cast.SHARD, 1):
         sql.rows("jobqueue/clock", {}, alias=cast.SHARD)
     monkeypatch.undo()

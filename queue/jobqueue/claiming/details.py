@@ -18,14 +18,14 @@ def with_details(taken: Iterable[Taken], alias: str, known: Mapping[int, sql.Row
     missing = [job_id for job_id in by_id if job_id not in known]
     details = dict(known)
     if missing:
-        details |= {row[0]: row[1:] for row in _read_details({"job_ids": sql.BigInts(missing)}, alias)}
+        details |= {row[0]: row[1:] for row in _read_details({"job_ids": missing}, alias)}
     return [_lease(row, *details[job_id]) for job_id, row in by_id.items() if job_id in details]
 
 
 def ask_details(connection: psycopg.Connection[sql.Row], job_ids: Sequence[int]) -> psycopg.Cursor[sql.Row]:
     """Send the question, in pipeline mode; a row is job_id, then what `_lease` takes."""
-    psycopg.Cursor(connection).execute(sql.BY_INDEX)
-    return sql.send(connection, "jobqueue/claim_details", {"job_ids": sql.BigInts(job_ids)})
+    psycopg.Cursor(connection).execute(sql.BY_ONE_PLAN)
+    return sql.send(connection, "jobqueue/claim_details", {"job_ids": job_ids})
 
 
 def _read_details(params: dict[str, Any], alias: str) -> list[sql.Row]:

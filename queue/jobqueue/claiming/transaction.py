@@ -157,10 +157,8 @@ class QueueClaim:
 
     def _found(self) -> list[Started]:
         """The leases that the last transaction made, though its end was not heard of."""
-        jobs, tokens = (
-            sql.BigInts(job_id for ids, _ in self.sent for job_id in ids),
-            [one for _, one in self.sent],
-        )
+        jobs = [job_id for ids, _ in self.sent for job_id in ids]
+        tokens = [one for _, one in self.sent]
         with suppress(Unavailable):
             rows = sql.rows("jobqueue/claim_found", {"job_ids": jobs, "tokens": tokens}, alias=self.alias)
             return [Started(Taken(*row), None) for row in rows]
@@ -440,10 +438,10 @@ class Transaction:
         takes = planned.takes
         request, is_costed = self.claim.request, self.claim.policy.is_costed
         return {
-            "job_ids": sql.BigInts([take.head.job_id for take in takes]),
+            "job_ids": [take.head.job_id for take in takes],
             "chosen": self.claim.chosen or _CHOSEN[self.part],
             "lent": Chosen.LENT,
-            "lent_ids": sql.BigInts([take.head.job_id for take in takes if self._is_lent(take)]),
+            "lent_ids": [take.head.job_id for take in takes if self._is_lent(take)],
             "charges_ms": [take.charged_s * 1_000 for take in takes] if is_costed else None,
             "moves_s": [take.moved_s for take in takes] if is_costed else None,
             "token": secrets.token_bytes(TOKEN_BYTES),

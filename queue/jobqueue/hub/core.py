@@ -148,7 +148,9 @@ class Hub:
                     row.due_at, row.is_hinted = 0.0, True
                     row.hinted_at = row.hinted_at or time.monotonic()
                     row.is_urgent |= any(mark.is_urgent for mark in wanted)
-            self._changed.notify()
+            # To the claimers from this very thread: the hub's own would have to wake first.
+            due = [] if self._is_over else self._take_due(time.monotonic())
+        self._hand_on(due)
 
     def resync(self) -> None:
         """Hints may have been missed: look for everyone now."""

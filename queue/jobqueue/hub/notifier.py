@@ -1,11 +1,13 @@
 """Tells other processes of ready work: after the commit, coalesced, on a connection of its own.
 
-Bands 0 and 1 are told at once, others with all that comes within 20 ms. While the database is away what is to be
+Bands 0 and 1 are told at once, by the thread that made them ready, which waits for no answer; others with all that
+comes within 20 ms, by a thread for it. While the database is away what is to be
 told is dropped, not kept: whoever listens looks by itself when it is back.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from typing import Any, Final
@@ -23,6 +25,7 @@ FLUSH_SECONDS: Final = 1.0
 
 # NOTIFY gets a transaction id, so its commit would wait for the disk; a hint need not survive a crash.
 _NOTIFY: Final = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+_POSTED: Final = _NOTIFY.replace("%s, %s", "$1, $2").encode()
 
 
 class Notifier:
@@ -42,8 +45,11 @@ class Notifier:
     def tell(self, alias: str, marks: frozenset[Mark]) -> None:
         with self._changed:
             now = time.monotonic()
-            self._marks.setdefault(alias, set()).update(marks)
             is_urgent = any(mark.is_urgent for mark in marks)
+            if is_urgent and now >= self._sent_at + URGENT_SECONDS and self._posted(alias, marks):
+                self._sent_at = now
+                return
+            self._marks.setdefault(alias, set()).update(marks)
             pause = URGENT_SECONDS if is_urgent else COALESCE_SECONDS
             due_at = max(now, self._sent_at + pause) if is_urgent else now + pause
             self._due_at = min(self._due_at, due_at)
@@ -67,6 +73,21 @@ class Notifier:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(10)
+
+    def _posted(self, alias: str, marks: frozenset[Mark]) -> bool:
+        """Tell now, and wait for nothing. False where that cannot be: the thread has the connection, or makes one."""
+        connection = self._connections.get(alias)
+        if connection is None or self._is_sending:
+            return False
+        texts = list(notes.write(self._sender, marks))
+        try:
+            if len(texts) > 1 or not _is_free(connection) or _is_readable(connection):
+                return False  # (what is left to read is the end of the session)
+            connection.pgconn.send_query_params(_POSTED, [sessions.CHANNEL.encode(), texts[0].encode()])
+            connection.pgconn.flush()
+        except psycopg.Error:
+            return False  # the thread finds out
+        return True
 
     # In its thread
 
@@ -98,6 +119,7 @@ class Notifier:
         for attempt in range(2):  # a connection that the server has closed meanwhile is found out by using it
             try:
                 connection = self._connection(alias)
+                _free(connection)
                 for text in notes.write(self._sender, marks):
                     connection.execute(_NOTIFY, (sessions.CHANNEL, text))
                 return
@@ -114,3 +136,25 @@ class Notifier:
         if alias not in self._connections:
             self._connections[alias] = sessions.connect(alias, "notifier")
         return self._connections[alias]
+
+
+def _is_free(connection: psycopg.Connection[Any]) -> bool:
+    """Whether what was posted on it last is answered. Raises psycopg.Error for a session that was ended."""
+    connection.pgconn.consume_input()
+    while not connection.pgconn.is_busy():
+        if connection.pgconn.get_result() is None:
+            return True
+    return False
+
+
+def _free(connection: psycopg.Connection[Any]) -> None:
+    """Wait until it is. Raises psycopg.Error; TimeoutError."""
+    ends = time.monotonic() + FLUSH_SECONDS
+    while not _is_free(connection):
+        if time.monotonic() > ends:
+            raise TimeoutError
+        _is_readable(connection, 0.1)
+
+
+def _is_readable(connection: psycopg.Connection[Any], wait_s: float = 0) -> bool:
+    return bool(select.select([connection.fileno()], [], [], wait_s)[0])

@@ -3,7 +3,7 @@
 -- returns tenant_id, queue, band, max_depth, max_payload_bytes, rate (a second), burst, allowance (null: to be made),
 --   tokens now, room (null: to be counted), seconds since it was counted, at
 -- run after `tenants/allowance_lock`, as a statement of its own: so it reads what the holder before has left
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     {scopes},
     limits AS MATERIALIZED (

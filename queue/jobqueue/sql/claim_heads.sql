@@ -9,7 +9,7 @@
 -- returns one row a lane: lane_id, band, tenant_id, kind, weight, cost_s, served_s, whether running is limited, and its
 --   jobs as they stand: job_ids, positions, and how many of them are not fresh (those come first); and the id of its
 --   dependency if that is limited
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     here AS MATERIALIZED (
         SELECT name FROM queue_policyrow WHERE queue_id = %(queue_id)s::bigint AND NOT is_dispatch_paused

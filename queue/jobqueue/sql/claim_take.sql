@@ -5,7 +5,7 @@
 --   and never an update in place)
 -- returns one row of the leases made, arrays with one element a job (null: none was made); a job that another statement
 -- holds is passed over.  locks: ready rows in id order
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     policy AS MATERIALIZED (
         SELECT p.max_run_s, coalesce(%(lease_s)s::int, p.lease_s) AS lease_s
@@ -13,14 +13,14 @@ WITH {clock},
     ),
     picked AS MATERIALIZED (
         SELECT r.job_id, r.ctid FROM queue_readyjob r
-        WHERE r.job_id = ANY(%(job_ids)b::bigint[])
+        WHERE r.job_id = ANY(%(job_ids)s::bigint[])
         ORDER BY r.job_id
         FOR UPDATE SKIP LOCKED
     ),
     moved AS (
         DELETE FROM queue_readyjob r USING picked p WHERE r.ctid = p.ctid
         RETURNING r.job_id, {r.kept}, {r.counted}, r.position, CASE WHEN %(moves_s)s::float8[] IS NOT NULL
-            THEN array_position(%(job_ids)b::bigint[], r.job_id) END AS place
+            THEN array_position(%(job_ids)s::bigint[], r.job_id) END AS place
     ),
     leased AS (
         INSERT INTO queue_lease (
@@ -29,11 +29,11 @@ WITH {clock},
             max_run_at, policy_version, chosen, charged_ms
         )
         SELECT m.job_id, {m.kept}, m.attempt + 1, m.generation + 1, m.crashes, m.lapses, m.releases, m.reconcile,
-            m.checkpoint, m.position, %(token)b::bytea, %(token_id)s::bigint, %(worker)s::text, %(claim_key)s::text,
+            m.checkpoint, m.position, %(token)s::bytea, %(token_id)s::bigint, %(worker)s::text, %(claim_key)s::text,
             %(claim_hash)s::bytea, p.lease_s, NOT %(prefetch)s::bool, false, c.at,
             c.at + least(p.lease_s, p.max_run_s) * interval '1 second', c.at + p.max_run_s * interval '1 second',
             %(policy_version)s::bigint,
-            CASE WHEN m.job_id = ANY(%(lent_ids)b::bigint[]) THEN %(lent)s::text ELSE %(chosen)s::text END,
+            CASE WHEN m.job_id = ANY(%(lent_ids)s::bigint[]) THEN %(lent)s::text ELSE %(chosen)s::text END,
             (%(charges_ms)s::float8[])[m.place]
         FROM moved m CROSS JOIN policy p CROSS JOIN clock c
         RETURNING job_id, lane_id, generation, attempt, claimed_at, expires_at, max_run_at, deadline,
@@ -69,6 +69,6 @@ WITH {clock},
         WHERE d.name = l.dependency AND d.breaker = 'half_open' AND d.probe_job_id IS NULL
     )
 SELECT array_agg(job_id), array_agg(lane_id), array_agg(generation), array_agg(attempt), min(claimed_at),
-    min(expires_at), min(max_run_at), %(token)b::bytea, array_agg(deadline), array_agg(reconcile), array_agg(checkpoint),
+    min(expires_at), min(max_run_at), %(token)s::bytea, array_agg(deadline), array_agg(reconcile), array_agg(checkpoint),
     array_agg(payload_version), array_agg(redrive_generation), array_agg(crashes)
 FROM leased

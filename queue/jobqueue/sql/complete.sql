@@ -1,12 +1,12 @@
 -- complete: the first durable result of live leases; the jobs are over.
 -- params: job_ids, generations, token_hashes, call_hashes, result_hashes, results (one a call); tenant_id, queue_ids; now
 -- returns ord, completed_at, late.  no row = not the caller's live lease.  locks: lease rows in id order
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(
-            %(job_ids)b::bigint[], %(generations)b::int[], %(token_hashes)b::bytea[], %(call_hashes)b::bytea[],
-            %(result_hashes)b::bytea[], %(results)b::text[]
+            %(job_ids)s::bigint[], %(generations)s::int[], %(token_hashes)s::bytea[], %(call_hashes)s::bytea[],
+            %(result_hashes)s::bytea[], %(results)s::text[]
         ) WITH ORDINALITY AS c(job_id, generation, token_hash, call_hash, result_hash, result, ord)
     ),
     held AS MATERIALIZED (

@@ -3,6 +3,6 @@
 -- params: ids
 -- returns how many
 WITH forgotten AS (
-        DELETE FROM queue_dependencystate d WHERE d.id = ANY(%(ids)b::bigint[]) AND {unnamed} RETURNING d.id
+        DELETE FROM queue_dependencystate d WHERE d.id = ANY(%(ids)s::bigint[]) AND {unnamed} RETURNING d.id
     )
 SELECT count(*) FROM forgotten

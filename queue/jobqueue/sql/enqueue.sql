@@ -10,7 +10,7 @@
 -- earlier request (read the key in a new statement), or names a lane that is gone.
 -- locks: the slots, shared, in order, to the end of the transaction: who moves them waits; lanes that slept, in id
 -- order; the new keys, in key order; waits for a concurrent first use of the same key
--- plan: by index
+-- plan: by index, once
 WITH {marked_clock},
     wanted AS MATERIALIZED (SELECT DISTINCT unnest(%(lane_ids)s::bigint[]) AS lane_id),
     {opened},
@@ -35,7 +35,7 @@ WITH {marked_clock},
             CASE WHEN c.kind_version IS NULL THEN k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL
                 ELSE k.version IS DISTINCT FROM c.kind_version END AS is_unchecked
         FROM clock CROSS JOIN unnest(
-            %(lane_ids)s::bigint[], %(payloads)b::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
+            %(lane_ids)s::bigint[], %(payloads)s::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
             %(delays_s)s::int[], %(deadlines)s::timestamptz[], %(expiries_s)s::int[],
             %(expiries_from_due)s::bool[],

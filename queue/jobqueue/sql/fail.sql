@@ -3,7 +3,7 @@
 --   a jitter is in [0.5, 1]); tenant_id, queue_ids; now
 -- returns ord, led_to, next_at, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- no row = not the caller's live lease.  locks: lease rows in id order.  backoff: as jobqueue.policy.backoff
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(

@@ -1,7 +1,7 @@
 -- give_back: which leases that nobody has started their holder should give back: work two bands more urgent waits that
 -- their holder's class of claims could do, and has been visible so long that no idle consumer will take it.
 -- params: job_ids, visible_s, now
--- plan: by index
+-- plan: by index, once
 WITH {clock}
 SELECT s.job_id
 FROM unnest(%(job_ids)s::bigint[]) AS c(job_id)

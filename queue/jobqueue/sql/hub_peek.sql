@@ -1,6 +1,6 @@
 -- hub_peek: whether anything stands ready in these queues for these callers; no lock, and gates are not looked at.
 -- params: queue_ids, max_priority (null: any), kinds (null: any), tenant_id (null: any)
--- plan: by index
+-- plan: by index, once
 SELECT EXISTS (
     SELECT FROM queue_lane l
     WHERE l.queue_id = ANY(%(queue_ids)s::bigint[]) AND l.is_active

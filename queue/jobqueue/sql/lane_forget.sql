@@ -4,6 +4,6 @@
 -- returns how many
 -- plan: by index
 WITH forgotten AS (
-        DELETE FROM queue_lane l WHERE l.id = ANY(%(ids)b::bigint[]) AND {unused} RETURNING l.id
+        DELETE FROM queue_lane l WHERE l.id = ANY(%(ids)s::bigint[]) AND {unused} RETURNING l.id
     )
 SELECT count(*) FROM forgotten

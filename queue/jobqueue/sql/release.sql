@@ -4,7 +4,7 @@
 --   max_releases; null: if the job was started), one a call each; tenant_id, queue_ids; now
 -- returns ord, led_to, next_at, reason, at and the ticket: those led to `dead` must be quarantined in this transaction
 -- no row = not the caller's live lease.  locks: lease rows in id order
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(

@@ -2,7 +2,7 @@
 -- params: job_ids, generations, token_hashes, lease_seconds, checkpoints, starts (one a call); tenant_id, queue_ids; now
 -- returns ord, expires_at, cancel_requested, capped (nothing more can be granted: nothing was changed)
 -- no row = not the caller's live lease.  locks: lease rows in id order
--- plan: by index
+-- plan: by index, once
 WITH {clock},
     call AS MATERIALIZED (
         SELECT * FROM unnest(

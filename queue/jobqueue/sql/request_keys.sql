@@ -1,7 +1,7 @@
 -- request_keys: who holds these keys.
 -- params: tenant_ids, queue_ids, namespaces, keys (one key a position)
 -- returns ord, job_id, fingerprint, accepted_at of those that exist
--- plan: by index
+-- plan: by index, once
 SELECT a.ord, k.job_id, k.fingerprint, k.accepted_at
 FROM unnest(
     %(tenant_ids)s::bigint[], %(queue_ids)s::bigint[], %(namespaces)s::smallint[], %(keys)s::text[]
