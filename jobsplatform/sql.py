@@ -24,7 +24,7 @@ from psycopg import errors as pg
 from psycopg.adapt import Dumper
 
 from jobsplatform import reach
-from jobsplatform.errors import Unavailable, UnknownOutcome
+from jobsplatform.errors import NotReplicated, Unavailable, UnknownOutcome
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -62,9 +62,8 @@ _REFUSALS = (
     pg.DiskFull,
     pg.OutOfMemory,
 )
-NOT_REPLICATED = (
-    "may not have been replicated"  # the server's warning when a wait for the standby is cancelled
-)
+# Whose warning says that a wait for the standby was cancelled: its words differ by version and language.
+_STANDBY_WAIT = "SyncRepWaitForLSN"
 
 
 @cache
@@ -193,7 +192,7 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
     doubts: list[str] = []
 
     def listen(diagnostic: pg.Diagnostic) -> None:
-        if NOT_REPLICATED in (diagnostic.message_detail or ""):
+        if diagnostic.source_function == _STANDBY_WAIT:
             doubts.append(diagnostic.message_primary or "")
 
     connection.add_notice_handler(listen)
@@ -221,7 +220,7 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
     finally:
         connection.remove_notice_handler(listen)
     if doubts:
-        raise UnknownOutcome("The commit may not have reached the standby; repeat with the same key.")
+        raise NotReplicated("The commit may not have reached the standby; repeat with the same key.")
 
 
 def _mark_broken(alias: str) -> None:

@@ -25,7 +25,7 @@ from jobqueue.policy.plan import plan, plan_strict, replay
 from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import Scope, short_hash
 from jobsplatform import sql
-from jobsplatform.errors import KeyConflict, Unavailable, UnknownOutcome
+from jobsplatform.errors import KeyConflict, NotReplicated, Unavailable, UnknownOutcome
 
 ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
 HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes are seen beside its first
@@ -140,6 +140,8 @@ class QueueClaim:
                     partial(Transaction.begin, self, part, bands, missing, mended),
                     Transaction.ask_details,
                 )
+            except NotReplicated:
+                raise  # a failover would lose these leases, and give their generations out again
             except UnknownOutcome:
                 if found := self._found():
                     return started + found
