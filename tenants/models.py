@@ -192,6 +192,7 @@ class TenantState(models.Model):
 
     tenant_id = models.BigIntegerField(primary_key=True)
     version = models.BigIntegerField()
+    slug = models.CharField(max_length=63, default="", db_default="", help_text="Empty: not told yet.")
     weight = models.IntegerField(default=1)
     is_paused = models.BooleanField(default=False)
     limits_running = models.BooleanField(default=False, help_text="Has limits on running jobs.")

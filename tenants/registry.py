@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
-from django.db.models import F
+from django.db.models import Count, F, Sum
+from django.db.models.functions import Coalesce
 
-from jobsplatform import database
+from jobsplatform import database, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 from tenants.models import Quota, QuotaVersion, Tenant, TenantLimit, TenantState
@@ -26,6 +27,7 @@ LIMITS: Final = (
     "weight",
 )
 INTAKE: Final = ("max_depth", "enqueue_rate_per_s", "max_payload_bytes")  # any of them is asked at enqueue
+REPAIRED_MAX: Final = 200  # tenants that one pass tells anew
 HISTORY_MAX: Final = 50  # versions that one look shows
 _PUSHED: Final = ("max_running", "weight", "enqueue_burst", *INTAKE)
 
@@ -243,6 +245,7 @@ def push(tenant: Tenant) -> list[int]:
     limits = _limits(tenant)
     state = {
         "version": tenant.version,
+        "slug": tenant.slug,
         "weight": tenant.weight,
         "is_paused": tenant.is_paused,
         "limits_running": any(limit.max_running is not None for limit in limits),
@@ -258,6 +261,29 @@ def push(tenant: Tenant) -> list[int]:
     if any(limit.is_shared for limit in limits):
         _after_push(tenant.pk)
     return unreached
+
+
+def repair() -> int:
+    """Tell shards of tenants that they know less of than control: they were away, or it was before they took slugs.
+
+    Returns how many tenants were told anew. Shards that are away are left.
+    """
+    known = Tenant.objects.aggregate(count=Count("pk"), sum=Coalesce(Sum("version"), 0))
+    wanted = [(known["count"], known["sum"])]
+    behind: set[int] = set()
+    versions: dict[int, int] | None = None
+    for alias in database.aliases().values():
+        try:
+            if sql.rows("tenants/tenant_sums", {}, alias=alias) == wanted:
+                continue
+            versions = versions or dict(Tenant.objects.values_list("pk", "version"))
+            told = dict(sql.rows("tenants/tenant_versions", {}, alias=alias))
+        except JobsPlatformError:
+            continue
+        behind.update(pk for pk, version in versions.items() if told.get(pk, -1) < version)
+    for tenant in Tenant.objects.filter(pk__in=sorted(behind)[:REPAIRED_MAX]):
+        push(tenant)
+    return min(len(behind), REPAIRED_MAX)
 
 
 def _share(limit: TenantLimit, number: int, spread: list[int]) -> TenantLimit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from django.db import connections
 
 from jobqueue import claiming, fsck, hub, reads, stats, upkeep, wakeup
+from jobqueue.api import names, working
 from jobqueue.claiming import ClaimRequest, Lease, inversions, over_shards, summaries
 from jobqueue.claiming.transaction import QueueClaim
 from jobqueue.enqueue import enqueue
@@ -20,8 +22,9 @@ from jobqueue.shards import register
 from jobqueue.types import FLEET
 from jobsplatform import database, reach
 from jobsplatform.errors import Unavailable
+from tenants import registry
 from tests import cast
-from tests.shards.conftest import ALIASES, cut, heal
+from tests.shards.conftest import ALIASES, cut, heal, heal_and_forget
 
 on_shards = pytest.mark.django_db(transaction=True, databases=["default", *ALIASES])
 
@@ -323,6 +326,40 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             access.authenticate(header)
     finally:
         heal()
+
+
+@on_shards
+def test_without_control_a_lease_has_its_tenant_s_name_as_the_shards_were_told() -> None:
+    tenant = cast.acme()
+    put("shard1", 1, tenant_id=tenant.pk)
+    held = cast.claim(now=None)
+    names.forget()
+    cut("default")
+    try:
+        assert names.slugs([tenant.pk]) == {tenant.pk: "acme"}
+        reply = working.claimed(held, {held[0].queue_id: "default"})
+        assert [one["tenant"] for one in json.loads(str(reply.body))["leases"]] == ["acme"]
+        names.forget()
+        with connections["shard1"].cursor() as cursor:
+            cursor.execute("DELETE FROM tenants_tenantstate")
+        assert names.slugs([tenant.pk]) == {tenant.pk: "acme"}  # another shard knows it
+    finally:
+        heal()
+
+
+@on_shards
+def test_a_shard_that_was_away_is_told_of_tenants_later() -> None:
+    cast.acme()
+    assert registry.repair() == 0
+    cut("shard2")
+    try:
+        with pytest.raises(Unavailable):
+            registry.create_tenant("globex", actor=cast.OPS)
+    finally:
+        heal_and_forget()
+    assert registry.repair() == 1
+    assert registry.repair() == 0
+    assert ("globex",) in cast.read("SELECT slug FROM tenants_tenantstate", alias="shard2")
 
 
 # Lists
