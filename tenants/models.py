@@ -146,7 +146,9 @@ class LimitGrant(models.Model):
     tenant = models.ForeignKey(Tenant, models.CASCADE)
     queue = models.CharField(max_length=64, blank=True, help_text="Empty: over all queues.")
     band = models.SmallIntegerField(default=-1, help_text="-1: over all bands.")
-    resource = models.CharField(max_length=10, choices=[("running", "running"), ("depth", "depth")])
+    resource = models.CharField(
+        max_length=10, choices=[("running", "running"), ("depth", "depth"), ("rate", "rate")]
+    )
     shard = models.SmallIntegerField()
     granted = models.IntegerField(default=0)
     version = models.BigIntegerField(default=0)
