@@ -135,11 +135,12 @@ def test_an_inversion_is_measured_when_it_comes_to_light() -> None:
 
 @on_shards
 def test_leases_come_most_urgent_first_whichever_shard_they_are_of() -> None:
+    put("shard0", 1, priority=2)
     put("shard0", 2, priority=4)
     put("shard1", 1, priority=2)
     put("shard3", 1, priority=0)
-    held = cast.claim(now=None, limit=4)
-    assert [lease.priority for lease in held] == [0, 2, 4, 4]
+    held = cast.claim(now=None, limit=5)
+    assert [lease.priority for lease in held] == [0, 2, 2, 4, 4]
 
 
 @on_shards

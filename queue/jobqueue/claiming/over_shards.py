@@ -355,6 +355,7 @@ class _QueueTurn:
             by_shard.setdefault(aim.shard, []).append(aim)
         answers = summaries.together([partial(self._on_shard, part, own) for own in by_shard.values()])
         started: list[Started] = []
+        by_band: dict[int, Found] = {}
         for number, answer in zip(by_shard, answers, strict=True):
             self.claim.spoil(number)
             if isinstance(answer, Exception):
@@ -367,9 +368,10 @@ class _QueueTurn:
                 if len(got) < aim.limit:
                     self.claim.spent.add((self.queue.id, number, aim.band))
                 self._used(part, aim, len(got))
-                self.found += [(alias, one.taken) for one in got]
+                by_band.setdefault(aim.band, []).extend((alias, one.taken) for one in got)
                 inversions.started(self.queue, aim.band, aim.chosen, len(got), known)
                 started += got
+        self.found += [one for _, found in sorted(by_band.items()) for one in found]
         return started
 
     def _on_shard(self, part: Part, aims: Sequence[Aim]) -> list[tuple[Aim, list[Started]]]:
