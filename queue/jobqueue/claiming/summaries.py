@@ -164,6 +164,7 @@ def together(actions: Sequence[Callable[[], T]]) -> list[T | Exception]:
     if _pool is None:
         with _lock:
             _pool = _pool or ThreadPoolExecutor(THREADS, thread_name_prefix="shards")
+    database.give_connections_back()  # they may be what the others wait for
     futures: list[Future[T | Exception]] = [_pool.submit(_alone, action) for action in actions]
     return [future.result() for future in futures]
 
