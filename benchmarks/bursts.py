@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -329,17 +329,23 @@ def _be(role: str, seconds: float) -> None:
             thread.join()
         tell(what="worst", s=inversions.worst_s())
         hub.forget()
+    else:
+        _produce(role, ends, put)
+    connections.close_all()
+
+
+def _produce(role: str, ends: float, put: Callable[[Sequence[int]], None]) -> None:
     chance = random.Random(1)
-    while role != "consume" and time.time() < ends:
+    while time.time() < ends:
         if role == "p0":
             put([0])
             time.sleep(P0_EVERY_S * chance.uniform(0.5, 1.5))
-        else:
-            bands = chance.choices(list(MIX), weights=list(MIX.values()), k=BURST_JOBS)
-            for first in range(0, BURST_JOBS, 10):  # each call to a random shard
+            continue
+        bands = chance.choices(list(MIX), weights=list(MIX.values()), k=BURST_JOBS)
+        for first in range(0, BURST_JOBS, 10):  # each call to a random shard
+            if time.time() < ends:
                 put(bands[first : first + 10])
-            time.sleep(BURST_EVERY_S * chance.uniform(0.5, 1.5))
-    connections.close_all()
+        time.sleep(BURST_EVERY_S * chance.uniform(0.5, 1.5))
 
 
 def _consume(queue: Any, ends: float, tell: Any) -> None:
@@ -351,11 +357,13 @@ def _consume(queue: Any, ends: float, tell: Any) -> None:
     from jobqueue.types import FLEET
 
     request = ClaimRequest(queues=(queue,), limit=LIMIT, worker="bursts")
-    while (since := time.time()) < ends:
+    is_idle = False
+    while (since := time.time()) < ends or not is_idle:
         waiter = hub.current().park(request, FLEET, wait_s=1)
         assert waiter is not None
         waiter.wait()
         held = waiter.leases()
+        is_idle = not held
         tell(
             what="got" if held else "nothing", at=time.time(), since=since, jobs=[one.job_id for one in held]
         )

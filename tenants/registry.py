@@ -263,7 +263,7 @@ def repair() -> int:
             if sql.rows("tenants/tenant_sums", {}, alias=alias) == wanted:
                 continue
             versions = versions or dict(Tenant.objects.values_list("pk", "version"))
-            told = dict(sql.rows("tenants/tenant_versions", {}, alias=alias))
+            told: dict[int, int] = dict(sql.rows("tenants/tenant_versions", {}, alias=alias))
         except JobsPlatformError:
             continue
         behind.update(pk for pk, version in versions.items() if told.get(pk, -1) < version)
