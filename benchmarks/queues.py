@@ -61,6 +61,7 @@ def _measure(count: int) -> None:
     from tenants import registry
 
     tenant = registry.create_tenant("acme", actor="benchmark")
+    _costs(tenant.pk, "default")  # connections are opened, plans made
     alone = _costs(tenant.pk, "default")
     queues = _make_queues(count)
     _waiting(tenant.pk, queues)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from jobqueue.claiming import inversions, summaries
-from jobqueue.claiming.transaction import QueueClaim, Started, live_leases
+from jobqueue.claiming.transaction import QueueClaim, Started, Urgent, live_leases
 from jobqueue.claiming.types import ClaimRequest, Taken
 from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
@@ -276,6 +277,8 @@ class _QueueTurn:
         first = QueueClaim(some, queue, request, claim.call_hash, claim.scope, claim.now)
         self.policy, self.bands = first.policy, list(first.bands)
         self.key = (queue.id, first.claim_class)
+        self.strict = sorted(self.policy.strict_bands & set(self.bands))
+        self.looked_at = time.monotonic()
 
     def run(self) -> Found:
         memory = self._remembered()
@@ -289,8 +292,7 @@ class _QueueTurn:
         left, owed = floor.split(self.policy, self.request.limit)
         if owed:
             return []
-        strict = sorted(self.policy.strict_bands & set(self.bands))
-        for band, shards in sorted(summaries.told(self.queue.id, strict).items()):
+        for band, shards in sorted(summaries.told(self.queue.id, self.strict).items()):
             few = shards[: min(PARALLEL_MAX, left)]
             aims = [Aim(shard, band, left // len(few), Chosen.STRICT) for shard in few]
             left -= len(self._take(Part.STRICT, aims))
@@ -335,6 +337,7 @@ class _QueueTurn:
         return started
 
     def _look(self) -> None:
+        self.looked_at = time.monotonic()
         self.claim.look()
         self.heads = self.claim.heads.get(self.queue.id, Heads())
 
@@ -378,8 +381,13 @@ class _QueueTurn:
         claim = self._part(aims[0].shard)
         taken: list[tuple[Aim, list[Started]]] = []
         for aim in aims:
+            if part is not Part.STRICT and summaries.told(self.queue.id, self.strict, since=self.looked_at):
+                break  # it comes first: what is left of these aims is for another round
             try:
                 got = claim.start_band(part, aim.band, aim.limit, aim.chosen)
+            except Urgent:
+                summaries.spoil(self.claim.asked, [aim.shard])
+                break
             except everywhere.AWAY:
                 if not taken:
                     raise

@@ -108,9 +108,12 @@ def is_current(asked: Class, view: View) -> bool:
     )
 
 
-def told(queue_id: int, bands: Collection[int]) -> dict[int, list[int]]:
-    """Band → the shards of which somebody has told a moment ago that work waits there, the longest known first."""
-    since = time.monotonic() - STALE_S
+def told(queue_id: int, bands: Collection[int], since: float | None = None) -> dict[int, list[int]]:
+    """Band → the shards of which somebody has told that work waits there, the longest known first.
+
+    A moment ago, or after `since` (by this process's own clock).
+    """
+    since = time.monotonic() - STALE_S if since is None else since
     with _lock:
         found = sorted(
             (at, band, number)
