@@ -9,9 +9,9 @@ the databases alone; the meter's own word stands beside it. The first seconds, i
 not count.
 
 An *inversion* is a start outside its band's share while a job two bands more urgent had been visible for over 100 ms.
-What is outside is found twice: by the reason that stands with the start (lent; beside P0 also share), and without it,
-by counting the starts of each process for as long as such a job waited: no band may have more of them than its weight
-against the waiting one gives, but for one turn.
+Beside P0 that is every start but those of the floor. Beside P1 and P2 it is found by counting the starts of each
+process for as long as such a job waited: no band may have more of them than its weight against the waiting one gives,
+but for one turn. (That a turn was lent says nothing: an empty band lends its own, also while others wait for theirs.)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Verdict:
     """What the lines say. Seconds each."""
 
     starts: int
-    by_reason: list[float]  # how long more urgent work had been visible at each start outside its share
+    beside_p0: list[float]  # how long P0 had been visible at each start that passed it over
     beyond_share: list[str]  # what was started beyond a share while more urgent work waited
     p0_waiting: list[float]  # from the answer to a P0's enqueue to the consumer, where one waited
     p0_all: list[float]
@@ -86,17 +86,16 @@ def judge(
     ordered = sorted(starts, key=lambda start: start.at)
     waiting = {band: _Waiting.of(enqueued, ordered, band) for band in (0, 1, 2)}
     judged = [start for start in ordered if start.at >= since]
-    by_reason = [
+    beside_p0 = [
         waited
         for start in judged
-        for band, line in waiting.items()
-        if start.band >= band + 2 and start.reason in (("lent", "share") if band == 0 else ("lent",))
-        if (waited := line.longest(start.at)) > VISIBLE_S
+        if start.band >= 2 and start.reason != "floor"
+        if (waited := waiting[0].longest(start.at)) > VISIBLE_S
     ]
     p0 = [(at, start.got_at) for start in judged if start.band == 0 and (at := enqueued[start.job]) >= since]
     return Verdict(
         len(judged),
-        by_reason,
+        beside_p0,
         list(_beyond_share(judged, waiting)),
         [got - at for at, got in p0 if any(begun < at < ended for begun, ended in waits)],
         [got - at for at, got in p0],
@@ -165,7 +164,7 @@ def main() -> None:
     print(f"load average at the start: {os.getloadavg()[0]:.1f}")
     verdict, worst_s = run(asked.seconds, asked.log)
     print(f"{verdict.starts:,} starts on {SHARDS} shards by {PROCESSES * CONSUMERS} consumers")
-    print(f"starts outside a share beside visible work, by their reasons: {len(verdict.by_reason)}")
+    print(f"starts beside P0 that was visible for over 100 ms: {len(verdict.beside_p0)}")
     print(f"beyond a share by counting: {len(verdict.beyond_share)}", *verdict.beyond_share, sep="\n  ")
     print(f"the meter's longest inversion: {worst_s * 1_000:.0f} ms")
     for name, waits in (("a waiting consumer", verdict.p0_waiting), ("any consumer", verdict.p0_all)):

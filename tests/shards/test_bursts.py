@@ -19,21 +19,20 @@ def test_a_start_beside_visible_urgent_work_is_found() -> None:
     enqueued = {1: 10.0, 2: 0.0, 3: 0.0}
     late = [start(2, 2, 10.05), start(3, 2, 10.2), start(1, 0, 10.3, "strict")]
     verdict = judge(enqueued, late, [])
-    assert verdict.by_reason == [pytest.approx(0.2)]
+    assert verdict.beside_p0 == [pytest.approx(0.2)]
     assert verdict.beyond_share == ["process 0: 1 of 1 starts were P2 while P0 waited"]
-    assert judge(enqueued, late, [], since=10.25).by_reason == []
-    assert judge({**enqueued, 1: 10.15}, late, []).by_reason == [], "it had been visible for 50 ms"
+    assert judge(enqueued, late, [], since=10.25).beside_p0 == []
+    assert judge({**enqueued, 1: 10.15}, late, []).beside_p0 == [], "it had been visible for 50 ms"
 
 
-def test_shares_and_the_floor_may_start_beside_urgent_work_and_what_is_lent_may_not() -> None:
+def test_shares_and_the_floor_may_start_beside_urgent_work() -> None:
     enqueued = dict.fromkeys(range(100), 0.0)
     shared = [start(1, 1, 9.0), *(start(job, 4, 1.0) for job in range(2, 7))]
-    assert judge(enqueued, shared, []).by_reason == []
-    lent = [start(1, 1, 9.0), start(2, 4, 1.0, "lent")]
-    assert len(judge(enqueued, lent, []).by_reason) == 1
+    verdict = judge(enqueued, shared, [])
+    assert (verdict.beside_p0, verdict.beyond_share) == ([], [])
     floor = [start(1, 0, 9.0, "strict"), start(2, 4, 1.0, "floor")]
     verdict = judge(enqueued, floor, [])
-    assert (verdict.by_reason, verdict.beyond_share) == ([], [])
+    assert (verdict.beside_p0, verdict.beyond_share) == ([], [])
 
 
 def test_more_than_a_band_s_share_is_found_by_counting_whatever_the_reason() -> None:
@@ -62,7 +61,7 @@ def test_bursts_on_four_shards_pass_over_nothing() -> None:
     print(f"{verdict.starts} starts, P0 p50 {p50:.0f} ms, p99 {p99:.0f} ms, meter {worst_s * 1_000:.0f} ms")
     assert verdict.starts > 1_000
     assert len(verdict.p0_waiting) > 50
-    assert verdict.by_reason == []
+    assert verdict.beside_p0 == []
     assert verdict.beyond_share == []
     assert worst_s <= 0.1
     assert p50 < 50
