@@ -42,6 +42,7 @@ def slugs(tenant_ids: Iterable[int]) -> dict[int, str]:
 
 
 def _told_to_shards(tenant_ids: list[int]) -> list[tuple[int, str]]:
+    database.give_connections_back()  # control's is lost, and may be that of a shard too
     found: dict[int, str] = {}
     for alias in database.aliases().values():
         if left := [one for one in tenant_ids if one not in found]:
