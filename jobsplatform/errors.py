@@ -189,3 +189,7 @@ class UnknownOutcome(JobsPlatformError):
 
     def __init__(self, detail: str = "", *, retry_after: int | None = 1) -> None:
         super().__init__(detail, retry_after=retry_after, outcome="unknown")
+
+
+class NotReplicated(UnknownOutcome):
+    """It is committed here, and would be lost with this server: the wait for the standby was cancelled."""

@@ -22,7 +22,7 @@ from psycopg import errors as pg
 
 from jobsplatform import reach
 from jobsplatform.binding import Bound, bind
-from jobsplatform.errors import Unavailable, UnknownOutcome
+from jobsplatform.errors import NotReplicated, Unavailable, UnknownOutcome
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -67,9 +67,8 @@ _REFUSALS = (
     pg.DiskFull,
     pg.OutOfMemory,
 )
-NOT_REPLICATED = (
-    "may not have been replicated"  # the server's warning when a wait for the standby is cancelled
-)
+# Whose warning says that a wait for the standby was cancelled: its words differ by version and language.
+_STANDBY_WAIT = "SyncRepWaitForLSN"
 
 
 @cache
@@ -198,7 +197,7 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
     doubts: list[str] = []
 
     def listen(diagnostic: pg.Diagnostic) -> None:
-        if NOT_REPLICATED in (diagnostic.message_detail or ""):
+        if diagnostic.source_function == _STANDBY_WAIT:
             doubts.append(diagnostic.message_primary or "")
 
     connection.add_notice_handler(listen)
@@ -226,7 +225,7 @@ def translated(alias: str, *, writes: bool) -> Iterator[psycopg.Connection[Row]]
     finally:
         connection.remove_notice_handler(listen)
     if doubts:
-        raise UnknownOutcome("The commit may not have reached the standby; repeat with the same key.")
+        raise NotReplicated("The commit may not have reached the standby; repeat with the same key.")
 
 
 def _mark_broken(alias: str) -> None:

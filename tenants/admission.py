@@ -184,6 +184,9 @@ def error(refused: Refused, drain_per_s: float | None = None) -> JobsPlatformErr
         return QuotaExceeded(detail, retry_after=RETRY_SECONDS_BYTES)
     if cause is Cause.RATE:
         assert limit.rate_per_s is not None
+        if limit.rate_per_s == 0:  # this shard has no share of it at the moment
+            detail = f"The tenant's rate is in use on other shards{_where(limit.scope)}."
+            return RateLimited(detail, retry_after=1)
         wait_s = (place - (limit.tokens or 0)) / limit.rate_per_s
         detail = f"The tenant may enqueue {limit.rate_per_s:g} jobs a second{_where(limit.scope)}."
         return RateLimited(detail, retry_after=_seconds(wait_s))

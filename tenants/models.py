@@ -146,7 +146,9 @@ class LimitGrant(models.Model):
     tenant = models.ForeignKey(Tenant, models.CASCADE)
     queue = models.CharField(max_length=64, blank=True, help_text="Empty: over all queues.")
     band = models.SmallIntegerField(default=-1, help_text="-1: over all bands.")
-    resource = models.CharField(max_length=10, choices=[("running", "running"), ("depth", "depth")])
+    resource = models.CharField(
+        max_length=10, choices=[("running", "running"), ("depth", "depth"), ("rate", "rate")]
+    )
     shard = models.SmallIntegerField()
     granted = models.IntegerField(default=0)
     version = models.BigIntegerField(default=0)
@@ -192,6 +194,7 @@ class TenantState(models.Model):
 
     tenant_id = models.BigIntegerField(primary_key=True)
     version = models.BigIntegerField()
+    slug = models.CharField(max_length=63, default="", db_default="", help_text="Empty: not told yet.")
     weight = models.IntegerField(default=1)
     is_paused = models.BooleanField(default=False)
     limits_running = models.BooleanField(default=False, help_text="Has limits on running jobs.")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
-from django.db.models import F
+from django.db.models import Count, F, Sum
+from django.db.models.functions import Coalesce
 
-from jobsplatform import database
+from jobsplatform import database, sql
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound, Unavailable
 from tenants import audit
 from tenants.models import Quota, QuotaVersion, Tenant, TenantLimit, TenantState
@@ -26,6 +26,7 @@ LIMITS: Final = (
     "weight",
 )
 INTAKE: Final = ("max_depth", "enqueue_rate_per_s", "max_payload_bytes")  # any of them is asked at enqueue
+REPAIRED_MAX: Final = 200  # tenants that one pass tells anew
 HISTORY_MAX: Final = 50  # versions that one look shows
 _PUSHED: Final = ("max_running", "weight", "enqueue_burst", *INTAKE)
 
@@ -124,16 +125,6 @@ def revert_quota(slug: str, number: int, *, actor: str, reason: str = "") -> Quo
     return quota
 
 
-def _check_burst(quota: Quota) -> None:
-    """Raises Invalid for a burst that leaves a shard without a whole job: its keys could never be accepted."""
-    if quota.enqueue_rate_per_s is None or len(database.aliases()) == 1:
-        return
-    shards, burst = len(_spread(quota.tenant_id)), quota.enqueue_burst or math.ceil(quota.enqueue_rate_per_s)
-    if burst < shards:
-        detail = f"A burst is at least 1 a shard, and the tenant is on {shards}: pin it to {burst} first."
-        raise Invalid.at("/enqueue_burst", detail)
-
-
 def _store_quota(
     tenant: Tenant,
     limits: Mapping[str, Any],
@@ -151,7 +142,6 @@ def _store_quota(
     for name, value in limits.items():
         setattr(quota, name, value)
     _clean(quota)
-    _check_burst(quota)
     quota.save()
     _bump(tenant)
     details = {
@@ -226,13 +216,12 @@ def _clean(instance: Tenant | Quota) -> None:
 
 
 _after_push: Callable[[int], None] = lambda tenant_id: None  # noqa: E731
-_spread: Callable[[int], Sequence[int]] = lambda tenant_id: list(database.aliases())  # noqa: E731
 
 
-def over_shards(spread: Callable[[int], Sequence[int]], after_push: Callable[[int], None]) -> None:
-    """How the queue tells on which shards a tenant's work is, and hears that a tenant's limits have changed."""
-    global _spread, _after_push
-    _spread, _after_push = spread, after_push
+def after_pushes(after_push: Callable[[int], None]) -> None:
+    """How the queue hears that a tenant's limits over several shards have changed."""
+    global _after_push
+    _after_push = after_push
 
 
 def push(tenant: Tenant) -> list[int]:
@@ -243,16 +232,16 @@ def push(tenant: Tenant) -> list[int]:
     limits = _limits(tenant)
     state = {
         "version": tenant.version,
+        "slug": tenant.slug,
         "weight": tenant.weight,
         "is_paused": tenant.is_paused,
         "limits_running": any(limit.max_running is not None for limit in limits),
         "limits_intake": any(getattr(limit, name) is not None for limit in limits for name in INTAKE),
     }
     unreached = []
-    spread = list(_spread(tenant.pk))
     for number, alias in database.aliases().items():
         try:
-            _tell(alias, tenant, state, [_share(limit, number, spread) for limit in limits])
+            _tell(alias, tenant, state, limits)
         except (DatabaseError, JobsPlatformError):
             unreached.append(number)
     if any(limit.is_shared for limit in limits):
@@ -260,17 +249,27 @@ def push(tenant: Tenant) -> list[int]:
     return unreached
 
 
-def _share(limit: TenantLimit, number: int, spread: list[int]) -> TenantLimit:
-    """What one shard is told of a limit. Rates are split evenly over the shards of the tenant's work."""
-    part = copy(limit)
-    if part.enqueue_rate_per_s is None or len(database.aliases()) == 1:
-        return part
-    burst = limit.enqueue_burst or math.ceil(part.enqueue_rate_per_s)
-    place = spread.index(number) if number in spread else len(spread)
-    whole, rest = divmod(burst, len(spread))
-    part.enqueue_burst = whole + (place < rest) if number in spread else 0
-    part.enqueue_rate_per_s = part.enqueue_rate_per_s / len(spread)
-    return part
+def repair() -> int:
+    """Tell shards of tenants that they know less of than control: they were away, or it was before they took slugs.
+
+    Returns how many tenants were told anew. Shards that are away are left.
+    """
+    known = Tenant.objects.aggregate(count=Count("pk"), sum=Coalesce(Sum("version"), 0))
+    wanted = [(known["count"], known["sum"])]
+    behind: set[int] = set()
+    versions: dict[int, int] | None = None
+    for alias in database.aliases().values():
+        try:
+            if sql.rows("tenants/tenant_sums", {}, alias=alias) == wanted:
+                continue
+            versions = versions or dict(Tenant.objects.values_list("pk", "version"))
+            told: dict[int, int] = dict(sql.rows("tenants/tenant_versions", {}, alias=alias))
+        except JobsPlatformError:
+            continue
+        behind.update(pk for pk, version in versions.items() if told.get(pk, -1) < version)
+    for tenant in Tenant.objects.filter(pk__in=sorted(behind)[:REPAIRED_MAX]):
+        push(tenant)
+    return min(len(behind), REPAIRED_MAX)
 
 
 def _limits(tenant: Tenant) -> list[TenantLimit]:

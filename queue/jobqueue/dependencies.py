@@ -1,12 +1,12 @@
 """Dependencies as operators see and change them: settings in control, told to the shards; where each stands.
 
 A name that nobody has set is made on its shard at its first use, with defaults: no limit, no rate, a breaker. Over
-several shards a limit or a rate is split, so that their sum is what was set.
+several shards each starts by its share of a limit or a rate, and the shares together are what was set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -22,7 +22,6 @@ from jobsplatform.errors import FieldError, Invalid, JobsPlatformError, NotFound
 from tenants import audit
 
 SETTINGS: Final = tuple(f.name for f in DependencySettings._meta.get_fields() if f.name != "is_held_open")
-SHARED: Final = ("max_running", "rate_burst", "ramp_per_s")  # whole numbers of which each shard gets a share
 RATE_WINDOW_SECONDS_MAX: Final = 3_600  # calls are kept that long
 HOLD_SECONDS_MAX: Final = 30 * 86_400  # longer ones are held by hand
 ADOPTED_MAX: Final = 1_000  # names that one pass makes known to control
@@ -173,9 +172,6 @@ def _clean(dependency: Dependency) -> None:
             ]
         ) from error
     _check_rate(dependency)
-    shards = len(database.aliases())
-    if dependency.max_running is not None and dependency.max_running < shards:
-        raise Invalid.at("/max_running", f"max_running is at least 1 a shard, and there are {shards}.")
 
 
 def _check_rate(dependency: Dependency) -> None:
@@ -192,30 +188,39 @@ def _check_rate(dependency: Dependency) -> None:
 
 # Telling the shards
 
+_after_push: Callable[[Dependency], None] = lambda dependency: None  # noqa: E731
+
+
+def after_pushes(after_push: Callable[[Dependency], None]) -> None:
+    """Who hears that shards were told of limits, which may be shared."""
+    global _after_push
+    _after_push = after_push
+
 
 def push(dependency: Dependency) -> list[int]:
-    """Tell every shard its share, never an older version over a newer. Returns shards that were not reached."""
+    """Tell every shard, never an older version over a newer. Returns shards that were not reached.
+
+    Its limits over several shards count by shares (`jobqueue.shards.shares`), which are put right at once.
+    """
     unreached = []
     aliases = database.aliases()
     for index, (number, alias) in enumerate(sorted(aliases.items())):
         try:
-            params = share(dependency, index, len(aliases))
+            params = told(dependency, index, len(aliases))
             sql.rows("jobqueue/dependency_push", params, alias=alias, writes=True)
         except (DatabaseError, JobsPlatformError):
             unreached.append(number)
+    _after_push(dependency)
     return unreached
 
 
-def share(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
-    """What one of so many shards is told: rates are split evenly, whole numbers with the rest to the first."""
+def told(dependency: Dependency, index: int, shards: int) -> dict[str, Any]:
+    """What one of so many shards is told: the ramp after an outage is split evenly, with the rest to the first."""
     params = {name: getattr(dependency, name) for name in (*SETTINGS, "name", "version", "is_held_open")}
-    for name in SHARED:
-        if params[name] is not None:
-            whole, rest = divmod(params[name], shards)
-            params[name] = max(1, whole + (index < rest))
-    if params["rate_per_s"] is not None:
-        params["rate_per_s"] /= shards
-    return params
+    if dependency.ramp_per_s is not None:
+        whole, rest = divmod(dependency.ramp_per_s, shards)
+        params["ramp_per_s"] = max(1, whole + (index < rest))
+    return params | {"is_shared": shards > 1}
 
 
 def _take_permits_back() -> None:

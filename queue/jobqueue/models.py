@@ -695,6 +695,10 @@ class DependencyState(DependencySettings):
     ramp_from = models.DateTimeField(null=True, help_text="When it recovered; null: not ramping.")
     limit_now = models.FloatField(null=True, help_text="Between 1 and max_running.")
     halved_at = models.DateTimeField(null=True)
+    running_share = models.IntegerField(null=True, help_text="Of max_running; null: all of it.")
+    running_version = models.BigIntegerField(db_default=0)
+    rate_share = models.IntegerField(null=True, help_text="Of the rate's burst; null: all of it.")
+    rate_version = models.BigIntegerField(db_default=0)
 
     class Meta:
         constraints = [

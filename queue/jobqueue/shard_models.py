@@ -80,6 +80,27 @@ class SlotMove(models.Model):
         return f"{len(self.slots)} slots of {self.ring} from shard {self.source} to {self.target}"
 
 
+class DependencyGrant(models.Model):
+    """How much of a dependency's limit control has granted to a shard, and under which version (control database)."""
+
+    dependency = models.ForeignKey("queue.Dependency", models.CASCADE)
+    resource = models.CharField(max_length=10, choices=[("running", "running"), ("rate", "rate")])
+    shard = models.SmallIntegerField()
+    granted = models.IntegerField(default=0)
+    version = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["dependency", "resource", "shard"], name="dependencygrant_once_per_shard"
+            ),
+            models.CheckConstraint(condition=Q(granted__gte=0), name="dependencygrant_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.granted} {self.resource} of {self.dependency} on shard {self.shard}"
+
+
 # On each shard
 
 

@@ -117,7 +117,9 @@ OTHER_WORDS = {
     "due_after_deadline",
     "unadmitted",
     "misplaced",
-    "depth",  # a resource that a limit is of; jobqueue.shards.shares knows both
+    "depth",  # resources that a limit is of; jobqueue.shards.limited knows each
+    "rate",
+    "enqueue_rate_per_s",  # tenants.admission names what refuses
     # names of tables and sequences, asked for their statistics or moved on
     "queue_readyjob",
     "queue_scheduledjob",

@@ -197,5 +197,5 @@ def test_leases_whose_tenant_s_name_could_not_be_read_are_given_all_the_same(edg
     edge.cutter.arm(b'FROM "tenants_tenant"', BEFORE)
     claim = {"queue": "cut", "capabilities": ["unseen"]}
     leases = edge.web.call("POST", "/v1/leases/claim", claim, fleet).body["leases"]
-    assert [one["job_id"] for one in leases] == [job]
+    assert [(one["job_id"], one["tenant"]) for one in leases] == [(job, "unseen")]
     assert edge.web.call("POST", f"/v1/jobs/{job}/complete", held(leases[0]), fleet).status == 200

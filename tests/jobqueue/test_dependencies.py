@@ -437,12 +437,12 @@ def test_only_the_shard_with_the_permit_probes(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(st.integers(1, 20), st.integers(0, 10_000))
-def test_the_shares_of_all_shards_are_what_was_set(shards: int, more: int) -> None:
-    whole = Dependency(name=D, max_running=shards + more, rate_per_s=12.0)
-    told = [dependencies.share(whole, index, shards) for index in range(shards)]
-    assert sum(one["max_running"] for one in told) == shards + more
-    assert max(one["max_running"] for one in told) - min(one["max_running"] for one in told) <= 1
-    assert sum(one["rate_per_s"] for one in told) == pytest.approx(12)
+def test_the_ramps_of_all_shards_are_what_was_set(shards: int, more: int) -> None:
+    whole = Dependency(name=D, max_running=1, ramp_per_s=shards + more)
+    told = [dependencies.told(whole, index, shards) for index in range(shards)]
+    assert sum(one["ramp_per_s"] for one in told) == shards + more
+    assert max(one["ramp_per_s"] for one in told) - min(one["ramp_per_s"] for one in told) <= 1
+    assert {one["is_shared"] for one in told} == {shards > 1}
 
 
 # What it costs, and what is kept

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue.claiming import ClaimRequest, Lease
+from jobqueue.hub import core
 from jobqueue.hub.core import Hub
 from jobqueue.hub.waiters import Group, Waiter, deal
 from jobqueue.types import Scope
@@ -60,9 +61,9 @@ class Shelf:
             with self._lock:
                 self.at_once -= 1
 
-    def anything(self, group: Group) -> bool:
+    def anything(self, groups: Sequence[Group]) -> set[Group]:
         self.looks += 1
-        return bool(self.jobs)
+        return set(groups) if self.jobs else set()
 
     def give_back(self, held: Sequence[Lease], scope: Scope) -> None:
         self.returned += [lease.job_id for lease in held]
@@ -325,3 +326,131 @@ def test_dealing_wastes_nothing_and_leaves_nobody_empty_while_another_has_two(
     for hand, limit in zip(hands, limits, strict=True):
         assert len(hand) == limit or len(hand) >= max(map(len, hands)) - 1
         assert [lease.job_id for lease in hand] == sorted(lease.job_id for lease in hand)
+
+
+# Surplus: leases whose consumer had gone when they came
+
+
+def surplus(hub: Hub, shelf: Shelf, **changes: Any) -> None:
+    """A lease comes for a consumer that went away while it was claimed."""
+    shelf.gate = threading.Event()
+    gone = park(hub, request=ask(**changes))
+    shelf.jobs.append(1)
+    hub.hint("shard0", [Mark(1, 0)])
+    wait_until(lambda: shelf.at_once == 1)
+    hub.abandon(gone)
+    shelf.gate.set()
+    wait_until(lambda: shelf.claims != [] and not hub._busy)
+    shelf.gate = None
+
+
+def test_a_lease_that_nobody_waits_for_goes_to_the_next_consumer(
+    make: Callable[..., Hub], shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "SPARE_SECONDS", 10.0)
+    hub = make()
+    surplus(hub, shelf)
+    assert job_ids(park(hub)) == [1]
+    assert shelf.returned == []
+    assert len(shelf.claims) == 1
+
+
+def test_it_goes_back_when_nobody_comes_within_fifty_milliseconds(
+    make: Callable[..., Hub], shelf: Shelf
+) -> None:
+    hub = make()
+    began = time.monotonic()
+    surplus(hub, shelf)
+    wait_until(lambda: shelf.returned == [1])
+    assert time.monotonic() - began < 2
+    assert core.SPARE_SECONDS == 0.05
+    assert hub._spare == []
+
+
+def test_it_goes_to_nobody_of_another_kind_or_name(
+    make: Callable[..., Hub], shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "SPARE_SECONDS", 0.3)
+    hub = make()
+    surplus(hub, shelf)
+    others = [
+        park(hub, 0.1, request=ask(worker="another")),
+        park(hub, 0.1, request=ask(kinds=("k",))),
+        park(hub, 0.1, request=ask(claim_key="c")),
+        park(hub, 0.1, scope=Scope(tenant_id=1, token_id=2)),
+    ]
+    assert [job_ids(other) for other in others] == [[], [], [], []]
+    wait_until(lambda: shelf.returned == [1])
+
+
+def test_a_key_s_leases_go_back_at_once(make: Callable[..., Hub], shelf: Shelf) -> None:
+    hub = make()
+    surplus(hub, shelf, claim_key="c")
+    assert hub._spare == []
+    wait_until(lambda: shelf.returned == [1])
+
+
+def test_what_is_kept_goes_back_when_the_hub_ends(
+    make: Callable[..., Hub], shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "SPARE_SECONDS", 60.0)
+    hub = make()
+    surplus(hub, shelf)
+    hub.stop()
+    assert shelf.returned == [1]
+
+
+# Many groups
+
+
+def test_many_groups_are_looked_for_together(make: Callable[..., Hub], shelf: Shelf) -> None:
+    """Ten thousand queues with a waiting consumer each: twenty looks a second, not ten thousand."""
+    hub = make(parked_max=20_000, poll_s=1.0)
+    waiters = [park(hub, request=ask(queue_id=number)) for number in range(10_000)]
+    wait_until(lambda: all(row.looked_at > 0 for row in hub._rows.values()), 20)
+    before, began = shelf.looks, time.monotonic()
+    time.sleep(2)
+    assert shelf.looks - before <= 21 * (time.monotonic() - began) + 1
+    assert all(row.looked_at > began - 0.2 for row in hub._rows.values()), "and each within a second"
+    hub.stop()
+    assert all(job_ids(waiter) == [] for waiter in waiters)
+
+
+def test_of_many_groups_those_are_served_for_which_there_is_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core, "NOTES_PER_SECOND", 0.001)  # nobody is claimed for to leave word alone
+    served: list[int] = []
+
+    def anything(groups: Sequence[Group]) -> set[Group]:
+        return {group for group in groups if group.queue_ids[0] % 10 == 3}
+
+    def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
+        served.append(members[0].group.queue_ids[0])
+        return [[make_lease(1)] for _ in members]
+
+    hub = Hub(parked_max=1_000, poll_s=0.2, anything=anything, claim_for=claim_for)
+    try:
+        waiters = [park(hub, request=ask(queue_id=number)) for number in range(50)]
+        wait_until(lambda: len(served) >= 5)
+        time.sleep(0.3)
+        assert sorted(served) == [3, 13, 23, 33, 43]
+        assert sum(waiter.is_settled for waiter in waiters) == 5
+    finally:
+        hub.stop()
+
+
+def test_a_group_whose_caller_is_not_let_in_any_more_costs_the_others_nothing(
+    make: Callable[..., Hub], shelf: Shelf
+) -> None:
+    def refuse() -> None:
+        raise Unauthenticated
+
+    hub = make(poll_s=0.2)
+    refused = [park(hub, request=ask(queue_id=number), check=refuse) for number in range(5)]
+    others = [park(hub, request=ask(queue_id=number)) for number in range(5, 10)]
+    for waiter in refused:
+        with pytest.raises(Unauthenticated):
+            job_ids(waiter)
+    shelf.jobs = [1, 2, 3, 4, 5]
+    assert sorted(job for waiter in others for job in job_ids(waiter)) == [1, 2, 3, 4, 5]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
+from django.db import connections
 
-from jobqueue import fsck, reads, stats, upkeep
-from jobqueue.claiming import Lease, inversions, summaries
+from jobqueue import claiming, fsck, hub, reads, stats, upkeep, wakeup
+from jobqueue.api import names, working
+from jobqueue.claiming import ClaimRequest, Lease, inversions, over_shards, summaries
+from jobqueue.claiming.transaction import QueueClaim
 from jobqueue.enqueue import enqueue
+from jobqueue.policy.routing import STALE_S
 from jobqueue.policy.types import Chosen
 from jobqueue.reads import JobFilter
 from jobqueue.shards import register
 from jobqueue.types import FLEET
 from jobsplatform import database, reach
 from jobsplatform.errors import Unavailable
+from tenants import registry
 from tests import cast
-from tests.shards.conftest import ALIASES, cut, heal
+from tests.shards.conftest import ALIASES, cut, heal, heal_and_forget
 
 on_shards = pytest.mark.django_db(transaction=True, databases=["default", *ALIASES])
 
@@ -126,6 +133,140 @@ def test_an_inversion_is_measured_when_it_comes_to_light() -> None:
     assert 0.1 < inversions.worst_s() < 5
 
 
+@on_shards
+def test_leases_come_most_urgent_first_whichever_shard_they_are_of() -> None:
+    put("shard0", 1, priority=2)
+    put("shard0", 2, priority=4)
+    put("shard1", 1, priority=2)
+    put("shard3", 1, priority=0)
+    held = cast.claim(now=None, limit=5)
+    assert [lease.priority for lease in held] == [0, 2, 2, 4, 4]
+
+
+@on_shards
+def test_equally_old_heads_are_claimed_from_every_shard_first_now_and_then() -> None:
+    queue, firsts = cast.queue(), Counter[int]()
+    for alias in ALIASES:
+        put(alias, 30, priority=3)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("UPDATE queue_readyjob SET position = '2026-01-01'")
+    for _ in range(40):
+        [lease] = claiming.claim(ClaimRequest(queues=(queue,), limit=1))
+        firsts[database.space_of(lease.job_id)] += 1
+    assert set(firsts) == {0, 1, 2, 3}
+
+
+@on_shards
+def test_urgent_work_that_comes_during_a_claim_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not there when the claim looked, and was told of before it took what it had seen."""
+    put("shard0", 1, priority=3)
+    put("shard1", 1, priority=4)
+    put("shard2", 5, priority=4)
+    take, rounds = over_shards._QueueTurn._take, [0]
+
+    def taken(self: Any, part: Any, aims: Any) -> Any:
+        rounds[0] += 1
+        if rounds[0] == 1:
+            put("shard3", 1, priority=0)
+        return take(self, part, aims)
+
+    monkeypatch.setattr(over_shards._QueueTurn, "_take", taken)
+    held = cast.claim(now=None, limit=4)
+    assert [lease.priority for lease in held] == [0, 3, 4, 4]
+
+
+@on_shards
+@pytest.mark.parametrize("place", ["shard3", "shard0"])
+def test_urgent_work_that_comes_between_two_bands_of_a_round_is_next(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere by what is told; on the shard that is being claimed from also if nobody tells."""
+    for band in (1, 2, 3):
+        put("shard0", 1, priority=band)
+    put("shard1", 1, priority=4)
+    start, calls = QueueClaim.start_band, list[int]()
+
+    def started(self: Any, part: Any, band: int, *others: Any) -> Any:
+        got = start(self, part, band, *others)
+        if band == 1 and not calls:
+            calls.append(band)
+            if place == "shard0":
+                wakeup.forget_hearer(summaries.hint)
+            put(place, 1, priority=0)
+        return got
+
+    monkeypatch.setattr(QueueClaim, "start_band", started)
+    held = cast.claim(now=None, limit=4)
+    assert len(held) == 4
+    assert 0 in {lease.priority for lease in held}
+
+
+@on_shards
+def test_what_a_shard_said_is_not_trusted_when_it_has_grown_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("shard0", 3, priority=4)
+    put("shard1", 3, priority=4)
+    cast.claim(now=None, limit=1)
+    wakeup.forget_hearer(summaries.hint)  # nobody tells of what comes now
+    put("shard2", 1, priority=0)
+    time.sleep(STALE_S)
+    assert cast.claim_one(now=None).priority == 0
+
+
+@on_shards
+def test_told_strict_work_is_claimed_where_it_is_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = ClaimRequest(queues=(cast.queue(),), limit=3)
+    summaries.listen()
+    put("shard1", 5, priority=1)
+    assert claiming.claim_told(request) == []
+    put("shard2", 2, priority=0)
+    asked: list[str] = []
+    start = QueueClaim.start_band
+
+    def started(self: Any, *arguments: Any) -> Any:
+        asked.append(self.alias)
+        return start(self, *arguments)
+
+    monkeypatch.setattr(QueueClaim, "start_band", started)
+    assert [lease.priority for lease in claiming.claim_told(request)] == [0, 0]
+    assert asked == ["shard2"]
+    assert claiming.claim_told(ClaimRequest(queues=(cast.queue(),), limit=3, claim_key="k")) == []
+
+
+@on_shards
+def test_told_work_never_exceeds_the_limit_and_leaves_bulk_its_floor() -> None:
+    request = ClaimRequest(queues=(cast.queue(),), limit=2)
+    summaries.listen()
+    for alias in ALIASES:
+        put(alias, 20, priority=0)
+    put("shard0", 20, priority=4)
+    held = []
+    for _ in range(20):
+        got = claiming.claim_told(request) or claiming.claim(request)
+        assert len(got) <= 2
+        held += got
+        for mark in summaries._told.values():  # as if it were told anew
+            mark.update(dict.fromkeys(mark, time.monotonic()))
+    assert Counter(lease.priority for lease in held)[4] >= 1
+
+
+@on_shards
+def test_urgent_work_reaches_a_waiting_consumer_and_the_rest_follows_at_once() -> None:
+    parked = hub.current()
+    waiters = [parked.park(ClaimRequest(queues=(cast.queue(),), limit=2), FLEET, wait_s=10) for _ in range(2)]
+    time.sleep(0.2)
+    put("shard3", 1, priority=0)
+    put("shard1", 5, priority=3)
+    got = []
+    for waiter in waiters:
+        assert waiter is not None
+        waiter.wait()
+        got += waiter.leases()
+    assert 0 in {lease.priority for lease in got}
+    assert all(waiter is not None and waiter.leases() for waiter in waiters)
+
+
 # Shards that are away
 
 
@@ -199,9 +340,6 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             cast.accepted(
                 enqueue([cast.new_job(queue=job.queue, tenant_id=job.tenant_id, request_key=f"n-{turn}")])[0]
             )
-        from jobqueue import claiming
-        from jobqueue.claiming import ClaimRequest
-
         held = claiming.claim(ClaimRequest(queues=(job.queue,), limit=30))
         assert len(held) == 20
         for lease in held:
@@ -213,6 +351,40 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             access.authenticate(header)
     finally:
         heal()
+
+
+@on_shards
+def test_without_control_a_lease_has_its_tenant_s_name_as_the_shards_were_told() -> None:
+    tenant = cast.acme()
+    put("shard1", 1, tenant_id=tenant.pk)
+    held = cast.claim(now=None)
+    names.forget()
+    cut("default")
+    try:
+        assert names.slugs([tenant.pk]) == {tenant.pk: "acme"}
+        reply = working.claimed(held, {held[0].queue_id: "default"})
+        assert [one["tenant"] for one in json.loads(str(reply.body))["leases"]] == ["acme"]
+        names.forget()
+        with connections["shard1"].cursor() as cursor:
+            cursor.execute("DELETE FROM tenants_tenantstate")
+        assert names.slugs([tenant.pk]) == {tenant.pk: "acme"}  # another shard knows it
+    finally:
+        heal()
+
+
+@on_shards
+def test_a_shard_that_was_away_is_told_of_tenants_later() -> None:
+    cast.acme()
+    assert registry.repair() == 0
+    cut("shard2")
+    try:
+        with pytest.raises(Unavailable):
+            registry.create_tenant("globex", actor=cast.OPS)
+    finally:
+        heal_and_forget()
+    assert registry.repair() == 1
+    assert registry.repair() == 0
+    assert ("globex",) in cast.read("SELECT slug FROM tenants_tenantstate", alias="shard2")
 
 
 # Lists

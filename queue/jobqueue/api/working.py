@@ -136,19 +136,21 @@ def claim_request(body: Mapping[str, Any], queues: tuple[QueuePolicy, ...]) -> C
 def claimed(held: Sequence[Lease], titles: Mapping[int, str]) -> Reply:
     """The answer to a claim; `titles` has the queues' names by id."""
     tenants = _slugs(held)
-    texts = (wire.lease(one, tenants.get(one.tenant_id, ""), titles[one.queue_id]) for one in held)
+    texts = (wire.lease(one, tenants[one.tenant_id], titles[one.queue_id]) for one in held)
     at = held[0].claimed_at if held else reads.clock_for_show()
     return Reply(200, listing("leases", texts, {"server_time": format_instant(at)}))
 
 
 def _slugs(held: Sequence[Lease]) -> dict[int, str]:
-    """Tenant id → slug. Raises UnknownOutcome for a lost database: the leases are made by now."""
+    """Tenant id → slug. Raises UnknownOutcome where one cannot be found out: the leases are made by now."""
+    hidden = UnknownOutcome("Leases were made and could not be shown; repeat with the same claim_key.")
     try:
-        return names.slugs(lease.tenant_id for lease in held)
+        found = names.slugs(lease.tenant_id for lease in held)
     except (DatabaseError, InterfaceError) as error:
-        raise UnknownOutcome(
-            "Leases were made and could not be shown; repeat with the same claim_key."
-        ) from error
+        raise hidden from error
+    if any(lease.tenant_id not in found for lease in held):
+        raise hidden
+    return found
 
 
 # Ending and keeping leases

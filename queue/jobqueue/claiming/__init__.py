@@ -33,7 +33,16 @@ from jobqueue.types import FLEET, Scope, short_hash
 from jobsplatform import database, events, sql
 from jobsplatform.errors import JobsPlatformError
 
-__all__ = ["ClaimRequest", "Lease", "claim", "expect_urgent", "forget", "hash_of_key", "heads_of"]
+__all__ = [
+    "ClaimRequest",
+    "Lease",
+    "claim",
+    "claim_told",
+    "expect_urgent",
+    "forget",
+    "hash_of_key",
+    "heads_of",
+]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
 CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
@@ -57,11 +66,33 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
         taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now, details)]
     else:
         ways = over_shards.Ways(_claim_on, _note_of, details)
-        taken = sorted(over_shards.claim(request, call_hash, scope, now, ways), key=lambda pair: pair[0])
-    leases: list[Lease] = []
-    for alias, group in itertools.groupby(taken, key=lambda pair: pair[0]):
-        leases.extend(with_details([row for _, row in group], alias, details))
-    return leases
+        taken = over_shards.claim(request, call_hash, scope, now, ways)
+    return _leases(taken, details)
+
+
+def claim_told(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None = None) -> list[Lease]:
+    """Of several shards: strict work that somebody has told of in the last moment, without a look at anything else.
+
+    Nothing for a claim with a key, and on one shard: a claim finds such work as quickly there.
+    """
+    if request.claim_key is not None or len(database.aliases()) == 1:
+        return []
+    details: dict[int, sql.Row] = {}
+    ways = over_shards.Ways(_claim_on, _note_of, details)
+    return _leases(over_shards.claim_told(request, b"", scope, now, ways), details)
+
+
+def _leases(taken: over_shards.Found, details: dict[int, sql.Row]) -> list[Lease]:
+    """Leases in the order in which they were taken; details that are missing are read once a shard."""
+    by_shard: dict[str, list[Taken]] = {}
+    for alias, row in taken:
+        by_shard.setdefault(alias, []).append(row)
+    found = {
+        lease.job_id: lease
+        for alias, rows in by_shard.items()
+        for lease in with_details(rows, alias, details)
+    }
+    return [found[row.job_id] for _, row in taken if row.job_id in found]
 
 
 def hash_of_key(request: ClaimRequest, scope: Scope) -> bytes:

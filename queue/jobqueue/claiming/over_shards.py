@@ -1,14 +1,16 @@
 """A claim over several shards: strict bands from the shards with the oldest heads, then the band whose turn it is.
 
-Bands take turns over what all shards hold together, and each is claimed from its best shards, three at once. What a
-shard said may be old by some milliseconds; one that gives less than it said is asked anew by the next claim. Shards of
-which nothing is known are tried last.
+Bands take turns over what all shards hold together, and each is claimed from its best shards, three at once. Before
+each round the claim looks at the map anew: what was heard of meanwhile counts, what has grown old is asked for again,
+and so is what a shard said before it was claimed from. Shards of which nothing is known are tried last.
 """
 
 from __future__ import annotations
 
+import random
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,13 +19,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from jobqueue.claiming import inversions, summaries
-from jobqueue.claiming.transaction import QueueClaim, Started, live_leases
+from jobqueue.claiming.transaction import QueueClaim, Started, Urgent, live_leases
 from jobqueue.claiming.types import ClaimRequest, Taken
 from jobqueue.policies import QueuePolicy
 from jobqueue.policy.floor import Floor
 from jobqueue.policy.parts import Part, in_parts
-from jobqueue.policy.routing import Aim, Heads, strict_aims, used, weighted_aims
-from jobqueue.policy.types import Turn
+from jobqueue.policy.routing import PARALLEL_MAX, Aim, Heads, strict_aims, used, weighted_aims
+from jobqueue.policy.types import Chosen, Turn
 from jobqueue.types import Scope
 from jobsplatform import database, everywhere, reach, sql
 
@@ -85,23 +87,41 @@ def claim(
     found = repeated(request, call_hash, scope, now)
     if found:
         return found
-    asked = summaries.Class(
-        tuple(sorted(queue.id for queue in request.queues)),
-        request.max_priority,
-        None if request.kinds is None else tuple(sorted(request.kinds)),
-        scope.tenant_id,
-    )
-    heads, unknown = summaries.read(asked)
+    run = _Claim(request, call_hash, scope, now, ways)
+    run.look()
+    unknown = run.view.unknown
     if len(unknown) == len(database.aliases()):  # raises what they have to say
         everywhere.first(lambda alias: bool(ways.whole(alias, request, call_hash, scope, now, {})))
-    run = _Claim(request, call_hash, scope, now, ways, asked, heads)
     if request.claim_key is not None:
         run.on_one_shard()
     else:
         run.over_queues()
     if request.claim_key is None or not run.found:
         run.blind([number for number in unknown if not reach.is_down(database.aliases()[number])])
-    summaries.spoil(asked, run.spoilt)
+    return run.found
+
+
+def _class_of(request: ClaimRequest, scope: Scope) -> summaries.Class:
+    return summaries.Class(
+        tuple(sorted(queue.id for queue in request.queues)),
+        request.max_priority,
+        None if request.kinds is None else tuple(sorted(request.kinds)),
+        scope.tenant_id,
+    )
+
+
+def claim_told(
+    request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None, ways: Ways
+) -> Found:
+    """Leases of strict work that somebody has just told of, from the shards named; nothing else is looked at.
+
+    It takes the round trips of one claim on one shard. What bulk bands are owed stays theirs.
+    """
+    run = _Claim(request, call_hash, scope, now, ways)
+    for queue in request.queues:
+        if run.left:
+            asked = replace(request, limit=run.left)
+            run.found += _QueueTurn(run, queue, asked).run_told()
     return run.found
 
 
@@ -115,13 +135,32 @@ class _Claim:
         scope: Scope,
         now: datetime | None,
         ways: Ways,
-        asked: summaries.Class,
-        heads: dict[int, Heads],
     ) -> None:
         self.request, self.call_hash, self.scope, self.now = request, call_hash, scope, now
-        self.ways, self.asked, self.heads = ways, asked, heads
+        self.ways, self.asked = ways, _class_of(request, scope)
         self.found: Found = []
-        self.spoilt: set[int] = set()
+        self.view = summaries.View({}, [], {})
+        self.spent: set[tuple[int, int, int]] = set()  # queue, shard, band: gave less than was asked
+        self.failed: set[int] = set()  # shards that gave no answer
+
+    @property
+    def heads(self) -> dict[int, Heads]:
+        return self.view.heads
+
+    def look(self) -> None:
+        """See the map as it is now. What this claim has found out stands: it asks nobody in vain twice."""
+        if summaries.is_current(self.asked, self.view):
+            return
+        self.view = summaries.read(self.asked)
+        for queue_id, heads in self.heads.items():
+            for number, bands in heads.by_shard.items():
+                for band in list(bands):
+                    if number in self.failed or (queue_id, number, band) in self.spent:
+                        del bands[band]
+
+    def spoil(self, number: int) -> None:
+        """This shard was claimed from: what it said before is not so any more."""
+        summaries.spoil(self.asked, [number])
 
     @property
     def left(self) -> int:
@@ -129,14 +168,15 @@ class _Claim:
 
     def on_one_shard(self) -> None:
         """With a claim_key all leases come from one shard, that of the most urgent head: a repeat finds them there."""
+        first = secrets.randbelow(max(database.aliases()) + 1)
         heads = [
-            (band, waiting.since, number, queue)
+            (band, waiting.since, number < first, number)
             for queue in self.request.queues
             for number, bands in self.heads.get(queue.id, Heads()).by_shard.items()
             for band, waiting in bands.items()
         ]
         tried: set[int] = set()
-        for _, _, number, _ in sorted(heads, key=lambda head: head[:3]):
+        for *_, number in sorted(heads):
             if self.found:
                 return
             if number not in tried:
@@ -145,7 +185,7 @@ class _Claim:
 
     def _on_shard_over_queues(self, number: int) -> None:
         alias = database.aliases()[number]
-        self.spoilt.add(number)
+        self.spoil(number)
         with suppress(*everywhere.AWAY):
             rows = self.ways.whole(
                 alias, self.request, self.call_hash, self.scope, self.now, self.ways.details
@@ -184,6 +224,7 @@ class _Claim:
 
     def queue(self, queue: QueuePolicy, limit: int, max_priority: int | None) -> int:
         """Claim from one queue. Returns how many."""
+        self.look()
         heads = self.heads.get(queue.id)
         if heads is None or not any(heads.by_shard.values()):
             return 0
@@ -192,34 +233,34 @@ class _Claim:
         before = len(self.found)
         holders = [number for number, bands in heads.by_shard.items() if bands]
         if len(holders) == 1:  # its shard knows best
-            self._whole(holders[0], queue, request, heads)
+            self._whole(holders[0], queue, request)
         else:
-            self.found += _QueueTurn(self, queue, request, heads).run()
+            self.found += _QueueTurn(self, queue, request).run()
         return len(self.found) - before
 
-    def _whole(self, number: int, queue: QueuePolicy, request: ClaimRequest, heads: Heads) -> None:
+    def _whole(self, number: int, queue: QueuePolicy, request: ClaimRequest) -> None:
         alias = database.aliases()[number]
         try:
             request = replace(request, queues=(queue,))
             rows = self.ways.whole(alias, request, self.call_hash, self.scope, self.now, self.ways.details)
         except everywhere.AWAY:
-            self.spoilt.add(number)
             if not self.found:
                 raise
             return
-        self.spoilt.add(number)
+        finally:
+            self.spoil(number)
         if len(rows) < request.limit:
-            heads.by_shard[number] = {}
+            self.spent.update((queue.id, number, band) for band in range(len(queue.bands)))
         self.found += [(alias, row) for row in rows]
 
     def blind(self, numbers: Sequence[int]) -> None:
         """Shards of which nothing is known, last."""
-        for number in numbers:
+        for number in random.sample(numbers, len(numbers)):
             for queue in self.request.queues:
                 if self.left:
                     request = replace(self.request, limit=self.left)
                     try:
-                        self._whole(number, queue, request, Heads())
+                        self._whole(number, queue, request)
                     except everywhere.AWAY:
                         break
 
@@ -227,23 +268,47 @@ class _Claim:
 class _QueueTurn:
     """One queue's part of a claim, from several shards."""
 
-    def __init__(self, claim: _Claim, queue: QueuePolicy, request: ClaimRequest, heads: Heads) -> None:
-        self.claim, self.queue, self.request, self.heads = claim, queue, request, heads
+    def __init__(self, claim: _Claim, queue: QueuePolicy, request: ClaimRequest) -> None:
+        self.claim, self.queue, self.request = claim, queue, request
+        self.heads = claim.heads.get(queue.id, Heads())
         self.found: Found = []
         self.parts: dict[int, QueueClaim] = {}
-        first = self._part(next(iter(heads.by_shard)))
+        some = next(iter(database.aliases().values()))
+        first = QueueClaim(some, queue, request, claim.call_hash, claim.scope, claim.now)
         self.policy, self.bands = first.policy, list(first.bands)
         self.key = (queue.id, first.claim_class)
+        self.strict = sorted(self.policy.strict_bands & set(self.bands))
+        self.looked_at = time.monotonic()
 
     def run(self) -> Found:
+        memory = self._remembered()
+        _, floor = in_parts(self.policy, memory.floor, self.request.limit, self.bands, self._start)
+        self._remember(floor)
+        return self.found
+
+    def run_told(self) -> Found:
+        """Strict work alone, from where it was told of; nothing when something is owed to bulk bands."""
+        floor = self._remembered().floor
+        left, owed = floor.split(self.policy, self.request.limit)
+        if owed:
+            return []
+        for band, shards in sorted(summaries.told(self.queue.id, self.strict).items()):
+            few = shards[: min(PARALLEL_MAX, left)]
+            aims = [Aim(shard, band, left // len(few), Chosen.STRICT) for shard in few]
+            left -= len(self._take(Part.STRICT, aims))
+        self._remember(floor.after(self.policy, strict=len(self.found), weighted=0, bulk=0))
+        return self.found
+
+    def _remembered(self) -> _Memory:
         memory = _memories.get(self.key, _Memory())
         self.weighted, self.of_floor = memory.weighted, memory.of_floor
-        _, floor = in_parts(self.policy, memory.floor, self.request.limit, self.bands, self._start)
+        return memory
+
+    def _remember(self, floor: Floor) -> None:
         with _lock:
             if len(_memories) >= CLASSES_MAX:
                 _memories.clear()
             _memories[self.key] = _Memory(self.weighted, self.of_floor, floor)
-        return self.found
 
     def _part(self, number: int) -> QueueClaim:
         if number not in self.parts:
@@ -258,14 +323,23 @@ class _QueueTurn:
     def _start(self, part: Part, limit: int) -> list[Started]:
         started: list[Started] = []
         for _ in range(ROUNDS_MAX):
-            aims = self._aims(part, limit - len(started))
+            self._look()
+            left = limit - len(started)
+            if part is Part.WEIGHTED and (urgent := self._aims(Part.STRICT, left)):
+                started += self._take(Part.STRICT, urgent)  # it came while this claim was under way
+                continue
+            aims = self._aims(part, left)
             if not aims:
                 break
-            got = self._take(part, aims)
-            started += got
+            started += self._take(part, aims)
             if len(started) >= limit:
                 break
         return started
+
+    def _look(self) -> None:
+        self.looked_at = time.monotonic()
+        self.claim.look()
+        self.heads = self.claim.heads.get(self.queue.id, Heads())
 
     def _aims(self, part: Part, limit: int) -> list[Aim]:
         if limit <= 0:
@@ -284,8 +358,9 @@ class _QueueTurn:
             by_shard.setdefault(aim.shard, []).append(aim)
         answers = summaries.together([partial(self._on_shard, part, own) for own in by_shard.values()])
         started: list[Started] = []
+        by_band: dict[int, Found] = {}
         for number, answer in zip(by_shard, answers, strict=True):
-            self.claim.spoilt.add(number)
+            self.claim.spoil(number)
             if isinstance(answer, Exception):
                 self._failed(number, answer)
                 continue
@@ -293,18 +368,26 @@ class _QueueTurn:
             self.claim.ways.details.update(self.parts[number].details)
             for aim, got in answer:
                 self.heads.took(aim, len(got))
+                if len(got) < aim.limit:
+                    self.claim.spent.add((self.queue.id, number, aim.band))
                 self._used(part, aim, len(got))
-                self.found += [(alias, one.taken) for one in got]
+                by_band.setdefault(aim.band, []).extend((alias, one.taken) for one in got)
                 inversions.started(self.queue, aim.band, aim.chosen, len(got), known)
                 started += got
+        self.found += [one for _, found in sorted(by_band.items()) for one in found]
         return started
 
     def _on_shard(self, part: Part, aims: Sequence[Aim]) -> list[tuple[Aim, list[Started]]]:
         claim = self._part(aims[0].shard)
         taken: list[tuple[Aim, list[Started]]] = []
         for aim in aims:
+            if part is not Part.STRICT and summaries.told(self.queue.id, self.strict, since=self.looked_at):
+                break  # it comes first: what is left of these aims is for another round
             try:
                 got = claim.start_band(part, aim.band, aim.limit, aim.chosen)
+            except Urgent:
+                summaries.spoil(self.claim.asked, [aim.shard])
+                break
             except everywhere.AWAY:
                 if not taken:
                     raise
@@ -323,3 +406,4 @@ class _QueueTurn:
         if not isinstance(error, everywhere.AWAY):
             raise error
         self.heads.by_shard[number] = {}
+        self.claim.failed.add(number)

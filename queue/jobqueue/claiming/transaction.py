@@ -25,7 +25,7 @@ from jobqueue.policy.plan import plan, plan_strict, replay
 from jobqueue.policy.types import Chosen, Head, Plan, State, Take, Turn
 from jobqueue.types import Scope, short_hash
 from jobsplatform import sql
-from jobsplatform.errors import KeyConflict, Unavailable, UnknownOutcome
+from jobsplatform.errors import KeyConflict, NotReplicated, Unavailable, UnknownOutcome
 
 ROUNDS_MAX: Final = 4  # of one claim transaction: short lanes and walks that met no work need another
 HEADS_SPARE: Final = 8  # more lanes than wanted, so that a tenant's other lanes are seen beside its first
@@ -81,6 +81,7 @@ class QueueClaim:
     ) -> None:
         self.alias, self.queue, self.request, self.call_hash = alias, queue, request, call_hash
         self.scope, self.now = scope, now
+        self.met_urgent = False  # where others than strict bands were asked for
         self.chosen: Chosen | None = None  # why, by the one who looks at all shards; None: by each plan
         self.own = set(own)  # jobs that this very call has leased: no answer of an earlier one
         self.details: dict[int, sql.Row] = {}  # by job, of leases whose details came with the commit
@@ -121,8 +122,12 @@ class QueueClaim:
         return started
 
     def start_band(self, part: Part, band: int, limit: int, chosen: Chosen) -> list[Started]:
-        """Up to `limit` leases of a band that was chosen over several shards, and why it was."""
-        self.looks_ahead, self.chosen = False, chosen
+        """Up to `limit` leases of a band that was chosen over several shards, and why it was.
+
+        Raises Urgent, once, where strict work has come to this shard meanwhile.
+        """
+        self.looks_ahead = part is not Part.STRICT and not self.met_urgent
+        self.chosen = chosen
         return self._started(part, [band], limit)
 
     def _started(self, part: Part, bands: Sequence[int], limit: int) -> list[Started]:
@@ -140,12 +145,15 @@ class QueueClaim:
                     partial(Transaction.begin, self, part, bands, missing, mended),
                     Transaction.ask_details,
                 )
+            except NotReplicated:
+                raise  # a failover would lose these leases, and give their generations out again
             except UnknownOutcome:
                 if found := self._found():
                     return started + found
                 raise
             if begun.met_urgent:
                 urgent.add(self.key)
+                self.met_urgent = True
                 raise Urgent
             mended = begun.finish()
             started += begun.started

@@ -16,16 +16,20 @@ from jobsplatform import database, events, everywhere, sql
 from jobsplatform.errors import JobsPlatformError, KeyConflict, NotFound
 
 
-def anything(group: Group) -> bool:
-    """Whether something stands ready for this group on any shard. Gates are the claim's to judge."""
+def anything(groups: Sequence[Group]) -> set[Group]:
+    """Those groups for which something stands ready on any shard, by one statement a shard. Gates are the claim's
+    to judge.
+    """
+    asked = [(ord_, queue_id, group) for ord_, group in enumerate(groups) for queue_id in group.queue_ids]
     params = {
-        "queue_ids": list(group.queue_ids),
-        "max_priority": group.max_priority,
-        "kinds": None if group.kinds is None else list(group.kinds),
-        "tenant_id": group.scope.tenant_id,
+        "ords": [ord_ for ord_, *_ in asked],
+        "queue_ids": [queue_id for _, queue_id, _ in asked],
+        "max_priorities": [group.max_priority for *_, group in asked],
+        "kinds": [None if group.kinds is None else ",".join(group.kinds) for *_, group in asked],
+        "tenant_ids": [group.scope.tenant_id for *_, group in asked],
     }
-    found = everywhere.ask(lambda alias: sql.rows("jobqueue/hub_peek", params, alias=alias)[0][0], unknown=[])
-    return any(found)
+    found = everywhere.ask(lambda alias: sql.rows("jobqueue/hub_peeks", params, alias=alias), unknown=[])
+    return {groups[ord_] for rows in found for (ord_,) in rows}
 
 
 def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
@@ -40,9 +44,11 @@ def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
     others = [member for member in members if member not in hands]
     if others:
         request = _fresh(merged(others))
+        held: list[Lease] = []
         if is_urgent:
             claiming.expect_urgent(request, scope)
-        dealt = deal(claiming.claim(request, scope=scope), others)
+            held = claiming.claim_told(request, scope=scope)
+        dealt = deal(held or claiming.claim(request, scope=scope), others)
         _label(others, dealt)
         hands |= zip(others, dealt, strict=True)
     return [hands[member] for member in members]

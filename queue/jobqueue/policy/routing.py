@@ -36,9 +36,13 @@ class Aim(NamedTuple):
 
 @dataclass
 class Heads:
-    """What the shards say of one queue and class of claims: shard → band → what waits."""
+    """What the shards say of one queue and class of claims: shard → band → what waits.
+
+    Among shards with equally old heads those from `first` on come first: who claims again and again varies it.
+    """
 
     by_shard: dict[int, dict[int, Waiting]] = field(default_factory=dict)
+    first: int = 0
 
     def bands(self, among: Collection[int]) -> list[int]:
         """The bands of `among` in which anything waits anywhere, most urgent first."""
@@ -49,8 +53,12 @@ class Heads:
 
     def shards_of(self, band: int) -> list[int]:
         """The shards where the band waits, that of the oldest head first."""
-        found = [(bands[band].since, shard) for shard, bands in self.by_shard.items() if band in bands]
-        return [shard for _, shard in sorted(found)]
+        found = [
+            (bands[band].since, shard < self.first, shard)
+            for shard, bands in self.by_shard.items()
+            if band in bands
+        ]
+        return [shard for *_, shard in sorted(found)]
 
     def took(self, aim: Aim, got: int) -> None:
         """A shard gave so many of what was asked: less means that it has no more."""

@@ -1,12 +1,12 @@
 """How a limit is split over shards: by what each uses and wants. Pure.
 
-A shard always keeps what it uses; what is left goes first to those that want more, evenly, then evenly to all, so
-that the next start anywhere finds room.
+A shard always keeps what it uses; what is left goes first to those that want more, evenly, then evenly to all that
+take new work, so that the next start anywhere finds room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 
@@ -22,8 +22,12 @@ class Use(NamedTuple):
         return self.wanted > 0 and self.used >= self.share
 
 
-def targets(limit: int, uses: Mapping[int, Use], first: int = 0) -> dict[int, int]:
+def targets(
+    limit: int, uses: Mapping[int, Use], first: int = 0, among: Collection[int] | None = None
+) -> dict[int, int]:
     """What each shard should have; together no more than `limit`, unless more is used already.
+
+    What nobody wants goes to the shards of `among` (None: to all).
 
     Among equals those from `first` on come first: whoever asks again and again varies it, so that none is always last.
 
@@ -41,8 +45,9 @@ def targets(limit: int, uses: Mapping[int, Use], first: int = 0) -> dict[int, in
                 after[number] += 1
                 wants[number] -= 1
                 left -= 1
-    if left > 0 and after:
-        whole, rest = divmod(left, len(after))
-        for place, number in enumerate(sorted(after)):
+    others = sorted(set(after) & set(among) if among is not None else after) or sorted(after)
+    if left > 0 and others:
+        whole, rest = divmod(left, len(others))
+        for place, number in enumerate(others):
             after[number] += whole + (place < rest)
     return after

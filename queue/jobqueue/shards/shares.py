@@ -1,104 +1,90 @@
-"""Keeps a tenant's limits exact over shards: each starts and admits by a share, and the shares never exceed the limit.
+"""Keeps limits exact over shards: each starts and admits by a share, and the shares never exceed the limit.
 
 The one invariant: what control has granted to a shard is never less than what the shard may use, and all grants
 together are no more than the limit (but for what was used before the limit was set). So a share is lowered on its
 shard first, under the lock of those who count against it and no further than it is used, and then in control; it is
 raised in control first, and then on its shard. Whatever breaks off in between leaves the shard with less. No clocks:
 a shard that does not answer keeps its share until it answers, or an operator says that it runs nothing (`fence`).
+
+What is shared of a rate is its burst, and the rate with it. A tenant's tokens go where their share goes, so that at no
+instant more than the burst is at hand anywhere, and all refill together as fast as the limit says; of a dependency's
+rate each shard starts no more than its share within a window.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import psycopg
 from django.db import transaction
+from django.db.models import Q
 
+from jobqueue.models import Dependency
 from jobqueue.policy.shares import Use, targets
 from jobqueue.shard_models import Shard
+from jobqueue.shards import limited
+from jobqueue.shards.limited import Grant, Limited
 from jobsplatform import database, everywhere, sql
-from jobsplatform.errors import JobsPlatformError
-from tenants.models import LimitGrant, Quota, Tenant
+from jobsplatform.errors import JobsPlatformError, Unavailable
+from tenants.models import Quota
 
-RESOURCES: Final = {"running": "max_running", "depth": "max_depth"}
+LIMITS_MAX: Final = 500  # quotas, and dependencies, that one pass looks at; the next goes on behind them
 
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """One limit: of a tenant, in a queue (empty: all), in a band (-1: all)."""
-
-    tenant_id: int
-    queue: str
-    band: int
-    resource: str
-    limit: int
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return {
-            "tenant_id": self.tenant_id,
-            "queue": self.queue,
-            "band": self.band,
-            "resource": self.resource,
-            "bound": self.limit + 1,
-        }
-
-    @property
-    def key(self) -> dict[str, Any]:
-        names = ("tenant_id", "queue", "band", "resource")
-        return {name: getattr(self, name) for name in names}
-
-
-QUOTAS_MAX: Final = 500  # rows that one pass looks at; the next goes on behind them
-
-_balanced_to = 0
+_quotas_to = _dependencies_to = 0
 
 
 def balance() -> int:
     """Bring the shares of limits to where they are needed. Returns how many were changed."""
-    global _balanced_to
+    global _quotas_to, _dependencies_to
     if len(database.aliases()) == 1:
         return 0
-    limited = Quota.objects.exclude(max_running=None, max_depth=None)
-    quotas = list(limited.filter(pk__gt=_balanced_to).order_by("pk")[:QUOTAS_MAX])
-    _balanced_to = quotas[-1].pk if len(quotas) == QUOTAS_MAX else 0
-    return sum(_balance(scope) for scope in _scopes(quotas))
+    set_limits = Quota.objects.exclude(max_running=None, max_depth=None, enqueue_rate_per_s=None)
+    quotas = list(set_limits.filter(pk__gt=_quotas_to).order_by("pk")[:LIMITS_MAX])
+    _quotas_to = quotas[-1].pk if len(quotas) == LIMITS_MAX else 0
+    limiting = Q(max_running__isnull=False) | Q(rate_per_s__isnull=False)
+    named = Dependency.objects.filter(limiting, pk__gt=_dependencies_to)
+    dependencies = list(named.order_by("pk")[:LIMITS_MAX])
+    _dependencies_to = dependencies[-1].pk if len(dependencies) == LIMITS_MAX else 0
+    found = [one for quota in quotas for one in limited.of_quota(quota)]
+    found += [one for dependency in dependencies for one in limited.of_dependency(dependency)]
+    return sum(map(_balance, found))
 
 
 def balance_tenant(tenant_id: int) -> None:
     """The same for one tenant, at once: its limits were changed. What cannot be done now a pass does."""
+    quotas = Quota.objects.filter(tenant_id=tenant_id).order_by("pk")
+    _balance_now([one for quota in quotas for one in limited.of_quota(quota)])
+
+
+def balance_dependency(dependency: Dependency) -> None:
+    """The same for one dependency."""
+    _balance_now(list(limited.of_dependency(dependency)))
+
+
+def _balance_now(found: Sequence[Limited]) -> None:
     if len(database.aliases()) == 1:
         return
     try:
-        for scope in _scopes(Quota.objects.filter(tenant_id=tenant_id).order_by("pk")):
-            _balance(scope)
+        for one in found:
+            _balance(one)
     except everywhere.AWAY:
         return
 
 
-def _scopes(quotas: Iterable[Quota]) -> list[Scope]:
-    return [
-        Scope(quota.tenant_id, quota.queue, -1 if quota.band is None else quota.band, resource, limit)
-        for quota in quotas
-        for resource, name in RESOURCES.items()
-        if (limit := getattr(quota, name)) is not None
-    ]
-
-
-def _balance(scope: Scope) -> int:
-    raised: list[LimitGrant] = []
+def _balance(scope: Limited) -> int:
+    raised: list[Grant] = []
     with transaction.atomic():
-        Tenant.objects.select_for_update(of=("self",), no_key=True).get(pk=scope.tenant_id)
+        scope.lock()
         grants = _grants(scope)
         uses = _uses(scope, grants)
         for number, grant in grants.items():  # one that was never asked hears first of its even part
             if number not in uses and grant._state.adding:
                 grant.granted = scope.limit // len(grants)
         fixed = sum(grant.granted for number, grant in grants.items() if number not in uses)
-        wanted = targets(max(0, scope.limit - fixed), uses, random.choice([*uses, 0]))
+        spare = max(0, scope.limit - fixed)
+        wanted = targets(spare, uses, random.choice([*uses, 0]), scope.among())
         lowered = [number for number in uses if wanted[number] < grants[number].granted]
         for number in lowered:
             _lower(scope, grants[number], wanted[number])
@@ -117,26 +103,24 @@ def _balance(scope: Scope) -> int:
     return len(lowered) + len(raised)
 
 
-def _grants(scope: Scope) -> dict[int, LimitGrant]:
+def _grants(scope: Limited) -> dict[int, Grant]:
     """What every shard has been granted; a fenced one nothing."""
-    found = {grant.shard: grant for grant in LimitGrant.objects.filter(**scope.key)}
+    found = {grant.shard: grant for grant in scope.grants()}
     fenced = set(Shard.objects.filter(is_fenced=True).values_list("number", flat=True))
     for number in database.aliases():
         if number not in found:
-            found[number] = LimitGrant(shard=number, **scope.key)
+            found[number] = scope.grant(number)
         elif number in fenced and found[number].granted:
             found[number].granted = 0
             found[number].version += 1
     return found
 
 
-def _uses(scope: Scope, grants: dict[int, LimitGrant]) -> dict[int, Use]:
+def _uses(scope: Limited, grants: dict[int, Grant]) -> dict[int, Use]:
     """What the shards that answer have and use; grants are set right by what they say."""
     fenced = set(Shard.objects.filter(is_fenced=True).values_list("number", flat=True))
     uses: dict[int, Use] = {}
-    answers = everywhere.numbered(
-        lambda alias: sql.rows("jobqueue/share_use", scope.params, alias=alias)[0], unknown=[]
-    )
+    answers = everywhere.numbered(lambda alias: sql.rows(scope.use, scope.params, alias=alias)[0], unknown=[])
     for number, (share, version, used, wanted) in answers:
         grant = grants[number]
         if share is not None and version > grant.version:  # it was lowered, and control did not hear of that
@@ -148,18 +132,19 @@ def _uses(scope: Scope, grants: dict[int, LimitGrant]) -> dict[int, Use]:
     return uses
 
 
-def _lower(scope: Scope, grant: LimitGrant, target: int) -> None:
+def _lower(scope: Limited, grant: Grant, target: int) -> None:
     """Let a shard give back what it does not use; the grant is then what it has kept."""
     params = scope.params
 
     def action(connection: psycopg.Connection[sql.Row]) -> Sequence[sql.Row]:
-        if scope.resource == "depth":  # the row that admissions lock must be there
-            one = {"tenant_ids": [scope.tenant_id], "queues": [scope.queue], "bands": [scope.band]}
-            sql.send(connection, "tenants/allowance_make", one)
-        sql.send(connection, "jobqueue/share_hold", params).fetchall()
-        *_, used, _ = sql.send(connection, "jobqueue/share_use", params).fetchall()[0]
+        scope.hold(connection)
+        share, _, used, _ = sql.send(connection, scope.use, params).fetchall()[0]
         more = {"target": target, "used": used, "version": grant.version}
-        return sql.send(connection, "jobqueue/share_lower", params | more).fetchall()
+        after = sql.send(connection, scope.lower, params | more).fetchall()
+        if not after:
+            raise Unavailable("The shard does not know what is limited.")
+        scope.moved(connection, after[0][0] - (share or 0))
+        return after
 
     try:
         rows = sql.short_transaction(database.aliases()[grant.shard], action)
@@ -168,10 +153,17 @@ def _lower(scope: Scope, grant: LimitGrant, target: int) -> None:
     grant.granted, grant.version = rows[0]
 
 
-def _put(scope: Scope, grant: LimitGrant) -> None:
+def _put(scope: Limited, grant: Grant) -> None:
     """Tell a shard its share; a later pass does if this one cannot."""
     params = scope.params | {"share": grant.granted, "version": grant.version}
+
+    def action(connection: psycopg.Connection[sql.Row]) -> None:
+        scope.hold(connection)
+        share = sql.send(connection, scope.use, params).fetchall()[0][0]
+        if sql.send(connection, scope.put, params).fetchall():
+            scope.moved(connection, grant.granted - (share or 0))
+
     try:
-        sql.rows("jobqueue/share_put", params, alias=database.aliases()[grant.shard], writes=True)
+        sql.short_transaction(database.aliases()[grant.shard], action)
     except JobsPlatformError:
         return

@@ -30,9 +30,9 @@
         SELECT f.id, f.name, least(
             CASE WHEN f.is_held_open OR f.breaker = 'open' THEN 0
                 WHEN f.breaker = 'half_open' THEN (f.probe_job_id IS NULL)::int END,
-            CASE WHEN f.limit_now IS NOT NULL THEN greatest(0, floor(f.limit_now) - f.running) END,
+            CASE WHEN f.limit_now IS NOT NULL THEN greatest(0, floor(least(f.limit_now, f.running_share)) - f.running) END,
             CASE WHEN f.rate_per_s IS NOT NULL THEN
-                greatest(0, coalesce(f.rate_burst, greatest(1, ceil(f.rate_per_s))) - f.in_window) END,
+                greatest(0, coalesce(f.rate_share, f.rate_burst, greatest(1, ceil(f.rate_per_s))) - f.in_window) END,
             CASE WHEN f.ramp_age_s < f.ramp_s AND f.ramp_per_s IS NOT NULL THEN
                 greatest(0, f.ramp_per_s * (1 + floor(greatest(0, f.ramp_age_s) / 5)) - f.in_second) END,
             1000000

@@ -4,7 +4,8 @@
 --   and the error class of its attempt; and the instant
 -- plan: by index
 WITH {clock}
-SELECT d.breaker, d.counted_from, d.probe_at, d.probe_job_id, d.ramp_from, d.limit_now, d.max_running, d.halved_at,
+SELECT d.breaker, d.counted_from, d.probe_at, d.probe_job_id, d.ramp_from, d.limit_now,
+    CASE WHEN d.max_running IS NOT NULL THEN greatest(1, least(d.max_running, d.running_share)) END, d.halved_at,
     d.breaker_share, d.breaker_calls, d.breaker_window_s, d.probe_after_s, d.ramp_s,
     w.calls, w.failures, s.expires_at > k.at, a.outcome, a.error_class, k.at
 FROM clock k

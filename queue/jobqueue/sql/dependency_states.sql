@@ -2,7 +2,7 @@
 -- params: name (null: all), now
 -- returns see `dependencies.Standing`
 WITH {clock}
-SELECT d.name, d.version, d.breaker, d.probe_at, d.probe_job_id, d.ramp_from, d.limit_now, d.is_held_open,
+SELECT d.name, d.version, d.breaker, d.probe_at, d.probe_job_id, d.ramp_from, least(d.limit_now, d.running_share), d.is_held_open,
     (
         SELECT count(*) FROM queue_lane l JOIN queue_lease s ON s.lane_id = l.id
         WHERE l.dependency = d.name AND l.dependency <> ''

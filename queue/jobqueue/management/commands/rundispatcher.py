@@ -10,7 +10,7 @@ from jobqueue.schedules import firing, register
 from jobqueue.shards import keys, shares
 from jobqueue.shards import register as register_of_shards
 from jobsplatform.loop import Pass, batch_of
-from tenants import audit
+from tenants import audit, registry
 
 PROMOTE_LIMIT = (
     1_000  # jobs a pass at most; more waiting: the next pass follows as JOBS_PROMOTE_PER_SECOND allows
@@ -39,6 +39,7 @@ class Command(processes.BeatingCommand):
             Pass("adopt_dependencies", dependencies.adopt, interval_s=5),
             Pass("fold", lambda: upkeep.fold(FOLD_LIMIT), interval_s=1, full=FOLD_LIMIT),
             Pass("sweep_lanes", upkeep.sweep_lanes, interval_s=1),
+            Pass("repair_tenants", registry.repair, interval_s=5),
             Pass("repair_slots", register_of_shards.repair, interval_s=5),
             Pass("balance_shares", shares.balance, interval_s=1),
             Pass("date_moved_keys", keys.date_moved, interval_s=60),

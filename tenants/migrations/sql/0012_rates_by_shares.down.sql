@@ -1,0 +1,14 @@
+-- Limits as they hold on this shard: where one holds over several shards, this shard's share of it.
+CREATE OR REPLACE VIEW tenants_limithere AS
+SELECT m.id, m.tenant_id, m.queue, m.band, m.weight, m.enqueue_rate_per_s, m.enqueue_burst, m.max_payload_bytes,
+    CASE WHEN m.is_shared AND m.max_running IS NOT NULL THEN least(m.max_running, coalesce((
+        SELECT s.share FROM tenants_limitshare s
+        WHERE s.tenant_id = m.tenant_id AND s.queue = m.queue AND s.band = coalesce(m.band, -1)
+            AND s.resource = 'running'
+    ), 0)) ELSE m.max_running END AS max_running,
+    CASE WHEN m.is_shared AND m.max_depth IS NOT NULL THEN least(m.max_depth, coalesce((
+        SELECT s.share FROM tenants_limitshare s
+        WHERE s.tenant_id = m.tenant_id AND s.queue = m.queue AND s.band = coalesce(m.band, -1)
+            AND s.resource = 'depth'
+    ), 0)) ELSE m.max_depth END AS max_depth
+FROM tenants_tenantlimit m;
