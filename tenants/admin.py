@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -30,34 +28,16 @@ from jobsplatform.adminsite import (
     badge,
     require,
 )
-from jobsplatform.http import address_of
 from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
-from tenants import access, logins
+from tenants import access, doors
 from tenants.api.tokens import NEW_TOKEN
 from tenants.models import ApiToken, AuditEntry, Tenant, TenantState
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
 
 
-class LoginForm(AdminAuthenticationForm):
-    """Who guesses passwords has to wait, with the right one too."""
-
-    def clean(self) -> dict[str, Any]:
-        name, address = str(self.cleaned_data.get("username", "")), address_of(self.request)
-        wait_s = logins.attempt(name, address)
-        if wait_s:
-            minutes = math.ceil(wait_s / 60)
-            raise forms.ValidationError(
-                f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.",
-                code="throttled",
-            )
-        cleaned: dict[str, Any] = super().clean()
-        logins.succeeded(name, address)
-        return cleaned
-
-
-admin.site.login_form = LoginForm
+admin.site.login_form = doors.StaffLoginForm
 
 
 # Tokens
