@@ -1,4 +1,4 @@
-"""What differs between two payloads, line by line, as people read JSON. Pure."""
+"""What differs between two payloads, line by line, as people read JSON; or between two messages. Pure."""
 
 from __future__ import annotations
 
@@ -31,15 +31,28 @@ def diff(old: str, new: str) -> list[Line] | None:
 
     Members keep their order and numbers their digits. Two texts that differ in white space alone have no lines.
     """
-    before, after = list(_lines(old)), list(_lines(new))
+    return _compared(list(_lines(old)), list(_lines(new)), around=3)
+
+
+def diff_texts(old: str, new: str) -> list[Line] | None:
+    """The lines of two texts, those that differ marked; [] when they are the same, None when they are too long."""
+    return _compared(_ended(old), _ended(new), around=LINES_MAX)
+
+
+def _ended(text: str) -> list[str]:
+    """Lines as a terminal ends them: other ends of Unicode are part of a message."""
+    return text.replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def _compared(before: list[str], after: list[str], *, around: int) -> list[Line] | None:
     if len(before) > LINES_MAX or len(after) > LINES_MAX:
         return None
     found: list[Line] = []
-    for line in difflib.unified_diff(before, after, lineterm="", n=3):
-        if line.startswith(("---", "+++")) and not found:
+    for line in difflib.unified_diff(before, after, lineterm="", n=around):
+        if line.startswith(("--- ", "+++ ")) and not found:
             continue
         found.append(Line(" ", "…") if line.startswith("@@") else Line(line[0], line[1:]))
-    return found
+    return found[1:] if around == LINES_MAX else found  # nothing is left out: no mark of it
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from dlq.admin.campaigns import (
     start_page,
     told,
 )
+from dlq.admin.comparing import compared
 from dlq.admin.correcting import correction_page
 from dlq.admin.groups import group_page, groups_page
 from dlq.models import Correction, DeadLetter, Redrive
@@ -202,6 +203,7 @@ class DeadLetterAdmin(PlaceAdmin):
                 "can_correct": request.user.has_perm(MAY_CORRECT),
                 "can_redrive": request.user.has_perm(MAY_REDRIVE),
                 "tables": [_corrections(obj), _redrives(obj)],
+                "compared": compared(obj.pk, request.GET),
             }
         return super().render_change_form(request, context, add, change, form_url, obj)
 
