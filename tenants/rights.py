@@ -65,6 +65,8 @@ NEEDED: Final[Mapping[str, str]] = {
     "job.export": "queue.export_job",
     "audit.export": "tenants.export_auditentry",
     "group.assign": "dlq.add_correction",
+    "group.snooze": "dlq.add_correction",
+    "group.wake": "dlq.add_correction",
     "job.repair": "queue.change_job",
     "job.correct": "dlq.add_correction",
     "job.redrive": "dlq.add_redrive",
