@@ -15,7 +15,6 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from jobsplatform import scopes
 from jobsplatform.adminsite import (
     NOTHING,
     ModelForm,
@@ -28,10 +27,8 @@ from jobsplatform.adminsite import (
     badge,
     require,
 )
-from jobsplatform.strictjson import Node
-from jobsplatform.wording import describe
 from tenants import access, doors
-from tenants.api.tokens import NEW_TOKEN
+from tenants.forms import RotateForm, TokenFields
 from tenants.models import ApiToken, AuditEntry, Tenant, TenantState
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
@@ -43,13 +40,9 @@ admin.site.login_form = doors.StaffLoginForm
 # Tokens
 
 
-class TokenForm(ModelForm):
+class TokenForm(TokenFields, ModelForm):
     """What a token may do."""
 
-    scopes = forms.MultipleChoiceField(
-        choices=[(word, word) for word in sorted(scopes.ALL)], widget=forms.CheckboxSelectMultiple
-    )
-    queues = forms.CharField(required=False, help_text="Names of queues, with commas. Empty: every queue.")
     expires_at = forms.DateTimeField(
         required=False, help_text="UTC, such as 2030-01-31 08:00. Empty: until it is ended."
     )
@@ -58,36 +51,11 @@ class TokenForm(ModelForm):
         model = ApiToken
         fields = ("tenant", "name", "scopes", "queues", "expires_at")
 
-    def clean_queues(self) -> list[str] | None:
-        named = [name.strip() for name in self.cleaned_data["queues"].split(",") if name.strip()]
-        if not named:
-            return None
-        node = Node()
-        node.update(scopes=[scopes.READ], queues=named)
-        refusal = NEW_TOKEN.check(node).refusal
-        if refusal is not None:
-            raise forms.ValidationError(describe(refusal))
-        return named
-
     def clean_expires_at(self) -> Any:
         expires_at = self.cleaned_data["expires_at"]
         if expires_at is not None and expires_at <= timezone.now():
             raise forms.ValidationError("Is not in the future.")
         return expires_at
-
-
-class RotateForm(ReasonForm):
-    """How an old secret ends."""
-
-    overlap_s = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=access.OVERLAP_SECONDS_MAX,
-        initial=0,
-        label="Overlap (seconds)",
-        help_text="For how long the old secret goes on; 0: not at all.",
-    )
-    field_order = ["overlap_s", "reason"]
 
 
 @admin.register(ApiToken)

@@ -25,17 +25,15 @@ ABOVE = {
 }
 EDGES = ("api", "admin", "management", "portal")
 # Halves of an edge that operators' and members' pages have in common; edges may use them, verbs may not.
-SHARED = {"tenants.doors", "tenants.urls"}
+SHARED = {"tenants.doors", "tenants.urls", "tenants.forms", "dlq.forms"}
 # Programs that put the parts together; they are nobody's library.
 PROGRAMS = {"jobqueue.demo", "jobqueue.bench", "jobqueue.receiver"}
 # A body has one set of rules, whoever sends it: these read a form, a line or a file by the rules of the API's body.
 BODY_RULES = {
     ("jobqueue.requests", "jobqueue.api"),
-    ("tenants.admin", "tenants.api.tokens"),
+    ("tenants.forms", "tenants.api.tokens"),
     ("tenants.management.commands.createtoken", "tenants.api.tokens"),
-    ("dlq.portal.forms", "dlq.api.desk"),
-    ("dlq.portal.forms", "tenants.api.tokens"),
-    ("dlq.admin.correcting", "dlq.api.desk"),
+    ("dlq.forms", "dlq.api.desk"),
 }
 HTTP = ("rest_framework", "drf_spectacular", "django.http", "django.contrib.admin", "django.views")
 
