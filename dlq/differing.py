@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from dlq import patching
+
 LINES_MAX: Final = 800  # of each side: comparing costs their product
 _INDENT: Final = "  "
 
@@ -18,12 +20,6 @@ class Line:
 
     sign: str
     text: str
-
-
-class _Digits(str):
-    """A number as it was written."""
-
-    __slots__ = ()
 
 
 def diff(old: str, new: str) -> list[Line] | None:
@@ -58,7 +54,7 @@ def _compared(before: list[str], after: list[str], *, around: int) -> list[Line]
 def _lines(text: str) -> Iterator[str]:
     """A JSON text over several lines; a text that is none, as it stands."""
     try:
-        value = json.loads(text, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits)
+        value = patching.parsed(text)
     except (ValueError, RecursionError):
         return iter(text.splitlines())
     return _told("", value, 0, "")
@@ -75,7 +71,7 @@ def _told(name: str, value: object, depth: int, end: str) -> Iterator[str]:
         yield from _members([("", item) for item in value], depth)
         yield f"{space}]{end}"
     else:
-        yield f"{space}{name}{value if isinstance(value, _Digits) else json.dumps(value)}{end}"
+        yield f"{space}{name}{value if isinstance(value, patching.Digits) else json.dumps(value)}{end}"
 
 
 def _members(members: list[tuple[str, object]], depth: int) -> Iterator[str]:

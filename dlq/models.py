@@ -194,6 +194,7 @@ class Campaign(models.Model):
     failed_since = models.DateTimeField(null=True)
     job_ids = ArrayField(models.BigIntegerField(), null=True, help_text="Those that were ticked.")
     frozen_at = models.DateTimeField()
+    patch = models.TextField(null=True, help_text="What is merged into each payload first (RFC 7396).")
     note = models.TextField()
     actor = models.CharField(max_length=200)
     rate_per_s = models.SmallIntegerField()

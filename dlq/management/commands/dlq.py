@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
-from dlq import campaigns, corrections, fork, groups, handling, reads, redrive
+from dlq import campaigns, corrections, fork, groups, handling, patching, reads, redrive, report
 from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies
@@ -184,12 +184,15 @@ class Command(VerbCommand):
             fingerprint=options["fingerprint"],
             failed_before=_instant(options, "failed_before"),
         )
+        patch = None if options["patch"] is None else patching.check(options["patch"])
         if options["dry_run"]:
-            found = campaigns.preview(chosen, scope=_scope(options))
+            found = campaigns.preview(chosen, scope=_scope(options), is_patched=patch is not None)
             more = " or more" if found.is_capped else ""
             skips = "".join(f", {count:,} {reason}" for reason, count in sorted(found.would_skip.items()))
             left = found.matches - sum(found.would_skip.values())
             self.stdout.write(f"{found.matches:,}{more} match: {left:,} would be redriven{skips}.")
+            if patch is not None:
+                self._tried(report.report(chosen, scope=_scope(options), patch=patch))
             return
         new = NewCampaign(
             chosen=chosen,
@@ -198,9 +201,19 @@ class Command(VerbCommand):
             rate_per_s=_bounded(options, "rate", 1, campaigns.RATE_MAX),
             canary=_bounded(options, "canary", 0, campaigns.CANARY_MAX),
             stop_at_failure_share=_bounded(options, "stop_at", campaigns.STOP_SHARE_MIN, 1),
+            patch=patch,
         )
         made = campaigns.create(new, scope=_scope(options))
         self.stdout.write(_progress(campaigns.seen(made)))
+
+    def _tried(self, found: report.Report) -> None:
+        """What a patch makes of those that were looked at."""
+        stays = "".join(f", {count:,} {reason}" for reason, count in sorted(found.patched_stay.items()))
+        self.stdout.write(
+            f"Of {found.sampled:,} looked at {found.patched_count:,} would be corrected{stays}."
+        )
+        for one in found.failing:
+            self.stdout.write(f"{format_id(one.job_id)} would stay: {one_line(one.why)}")
 
 
 # Arguments
@@ -307,6 +320,7 @@ def _add_campaign(verbs: Any) -> None:
         default=campaigns.STOP_SHARE_DEFAULT,
         help="the share of failures that stops it",
     )
+    parser.add_argument("--patch", metavar="JSON", help="merged into each payload first (RFC 7396)")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     listing = verb_parser(steps, "list", help="the newest")
     listing.add_argument("--tenant", metavar="SLUG")
