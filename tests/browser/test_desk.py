@@ -42,9 +42,9 @@ def _tried_twice() -> int:
         when = now + timedelta(seconds=100 * turn)
         upkeep.promote(now=when)
         (lease,) = cast.claim(now=when, kinds=("twice",))
-        cast.fail(
-            lease, now=when + timedelta(seconds=1), message=TRACE.format(line=line, name="x" * 300 * turn)
-        )
+        said = TRACE.format(line=line, name="x" * 300 * turn)
+        ends = "permanent" if turn else "transient"
+        cast.fail(lease, now=when + timedelta(seconds=1), message=said, error_class=ends)
     return job_id
 
 
