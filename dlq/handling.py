@@ -97,6 +97,7 @@ def snooze(
     with transaction.atomic():
         held, _ = Handling.objects.update_or_create(fingerprint=fingerprint, defaults=values)
         audit.record("group.snooze", f"fingerprint:{fingerprint}", actor=actor, reason=note, details=told)
+    held.refresh_from_db()
     return held
 
 

@@ -146,11 +146,13 @@ class Handling(models.Model):
     note = models.TextField()
     actor = models.CharField(max_length=200)
     at = models.DateTimeField(db_default=Now())
-    known_issue = models.CharField(max_length=200, blank=True, help_text="Where it is being mended.")
+    known_issue = models.CharField(
+        max_length=200, blank=True, db_default="", help_text="Where it is being mended."
+    )
     snoozed_at = models.DateTimeField(null=True)
     snoozed_until = models.DateTimeField(null=True)
-    snoozed_by = models.CharField(max_length=200, blank=True)
-    snooze_note = models.TextField(blank=True)
+    snoozed_by = models.CharField(max_length=200, blank=True, db_default="")
+    snooze_note = models.TextField(blank=True, db_default="")
     wakes_after = models.IntegerField(null=True, help_text="So many more dead letters end the snooze.")
 
     class Meta:

@@ -14,12 +14,14 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="handling",
             name="known_issue",
-            field=models.CharField(blank=True, help_text="Where it is being mended.", max_length=200),
+            field=models.CharField(
+                blank=True, db_default="", help_text="Where it is being mended.", max_length=200
+            ),
         ),
         migrations.AddField(
             model_name="handling",
             name="snooze_note",
-            field=models.TextField(blank=True),
+            field=models.TextField(blank=True, db_default=""),
         ),
         migrations.AddField(
             model_name="handling",
@@ -29,7 +31,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="handling",
             name="snoozed_by",
-            field=models.CharField(blank=True, max_length=200),
+            field=models.CharField(blank=True, db_default="", max_length=200),
         ),
         migrations.AddField(
             model_name="handling",

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.utils import timezone
 
 from dlq import groups, handling, overview, snoozes
@@ -155,6 +156,19 @@ def test_a_wrong_snooze_is_refused(wrong: dict[str, Any]) -> None:
 def test_an_error_without_dead_letters_cannot_be_snoozed() -> None:
     with pytest.raises(NotFound):
         handling.snooze("0" * 16, for_s=60, note="n", actor=OPS)
+
+
+def test_the_version_before_may_still_assign_on_this_schema() -> None:
+    """It names none of the new columns."""
+    run_sql = (
+        "INSERT INTO dlq_handling (fingerprint, assignee, note, actor) VALUES ('"
+        + "0" * 16
+        + "', '', 'n', 'x')"
+    )
+    with connections["default"].cursor() as cursor:
+        cursor.execute(run_sql)
+    held = Handling.objects.get()
+    assert (held.known_issue, held.snoozed_by, held.snooze_note, held.snoozed_until) == ("", "", "", None)
 
 
 # Pages and commands
