@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,14 +19,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from dlq import parts
+from dlq import parts, patching
 from dlq.models import Campaign
 from dlq.parts import MATCHES_COUNTED_MAX, PartView
 from dlq.states import CampaignState
 from jobqueue.types import Scope
 from jobsplatform import everywhere, sql
 from jobsplatform.errors import AlreadyFinished, Invalid, KeyConflict, NotFound, Unavailable
-from tenants import audit
+from tenants import audit, rights
 
 KEY_WINDOW: Final = timedelta(hours=24)  # how long an Idempotency-Key is remembered
 RATE_MAX: Final = 200  # redrives a second
@@ -69,11 +69,14 @@ class NewCampaign:
     rate_per_s: int = RATE_DEFAULT
     canary: int = CANARY_DEFAULT
     stop_at_failure_share: float = STOP_SHARE_DEFAULT
+    patch: str | None = None  # merged into each payload first (RFC 7396)
     idempotency_key: str | None = None
 
     @property
     def call_hash(self) -> bytes:
-        plan = (self.note, self.rate_per_s, self.canary, self.stop_at_failure_share)
+        plan: tuple[object, ...] = (self.note, self.rate_per_s, self.canary, self.stop_at_failure_share)
+        if self.patch is not None:
+            plan = (*plan, self.patch)
         return hashlib.sha256(repr((sorted(self.chosen.columns().items()), plan)).encode()).digest()
 
 
@@ -119,14 +122,16 @@ def preview(
     *,
     scope: Scope,
     frozen_at: datetime | None = None,
+    is_patched: bool = False,
     now: datetime | None = None,
 ) -> Preview:
     """Count what a filter chooses, up to a bound, and what a campaign would leave where it is. Raises Invalid.
 
-    `frozen_at`: nothing that failed later counts; None: now.
+    `frozen_at`: nothing that failed later counts; None: now. `is_patched`: nothing lacks a correction.
     """
     _require_filter(chosen)
     params = chosen.columns() | scope.params() | {"frozen_at": frozen_at or now or clock(), "now": now}
+    params["is_patched"] = is_patched
     verdicts: Counter[str | None] = Counter()
     limited = params | {"limit": MATCHES_COUNTED_MAX}
     for rows in everywhere.ask(
@@ -144,9 +149,13 @@ def create(
     """Start a campaign over what its filter chooses at this instant; audited. Its `first_matches` are counted.
 
     `frozen_at`: over what had failed by then, as somebody saw it. A repeat with the same Idempotency-Key within 24
-    hours answers the first one. Raises Invalid (empty filter), KeyConflict.
+    hours answers the first one. Raises Invalid (empty filter, a patch that is none), KeyConflict; Forbidden for an
+    operator who may redrive, but not correct.
     """
     _require_filter(new.chosen)
+    if new.patch is not None:
+        rights.check("job.correct")
+        new = replace(new, patch=patching.check(new.patch))
     at = now or clock()
     frozen = at if frozen_at is None else min(frozen_at, at)
     try:
@@ -196,13 +205,20 @@ def _insert(new: NewCampaign, scope: Scope, frozen_at: datetime) -> Campaign:
         canary=new.canary,
         stop_at_failure_share=new.stop_at_failure_share,
         is_canary_over=new.canary == 0,
+        patch=new.patch,
         idempotency_key=new.idempotency_key,
         call_hash=new.call_hash,
         **new.chosen.columns(),
     )
     campaign.refresh_from_db()
     chosen = {name: value for name, value in new.chosen.columns().items() if value is not None}
-    plan = {"rate_per_s": new.rate_per_s, "canary": new.canary, "stop_at": new.stop_at_failure_share}
+    plan: dict[str, Any] = {
+        "rate_per_s": new.rate_per_s,
+        "canary": new.canary,
+        "stop_at": new.stop_at_failure_share,
+    }
+    if new.patch is not None:  # which members, not what is in them
+        plan["patch"] = sorted(patching.parsed(new.patch))
     _audit(campaign, "create", actor=new.actor, reason=new.note, details={"filter": chosen, **plan})
     return campaign
 

@@ -1,4 +1,4 @@
-"""What differs between two payloads, line by line, as people read JSON. Pure."""
+"""What differs between two payloads, line by line, as people read JSON; or between two messages. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from dlq import patching
 
 LINES_MAX: Final = 800  # of each side: comparing costs their product
 _INDENT: Final = "  "
@@ -20,32 +22,39 @@ class Line:
     text: str
 
 
-class _Digits(str):
-    """A number as it was written."""
-
-    __slots__ = ()
-
-
 def diff(old: str, new: str) -> list[Line] | None:
     """The lines of two JSON texts that differ, with what stands around them; None: they are too long to compare.
 
     Members keep their order and numbers their digits. Two texts that differ in white space alone have no lines.
     """
-    before, after = list(_lines(old)), list(_lines(new))
+    return _compared(list(_lines(old)), list(_lines(new)), around=3)
+
+
+def diff_texts(old: str, new: str) -> list[Line] | None:
+    """The lines of two texts, those that differ marked; [] when they are the same, None when they are too long."""
+    return _compared(_ended(old), _ended(new), around=LINES_MAX)
+
+
+def _ended(text: str) -> list[str]:
+    """Lines as a terminal ends them: other ends of Unicode are part of a message."""
+    return text.replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def _compared(before: list[str], after: list[str], *, around: int) -> list[Line] | None:
     if len(before) > LINES_MAX or len(after) > LINES_MAX:
         return None
     found: list[Line] = []
-    for line in difflib.unified_diff(before, after, lineterm="", n=3):
-        if line.startswith(("---", "+++")) and not found:
+    for line in difflib.unified_diff(before, after, lineterm="", n=around):
+        if line.startswith(("--- ", "+++ ")) and not found:
             continue
         found.append(Line(" ", "…") if line.startswith("@@") else Line(line[0], line[1:]))
-    return found
+    return found[1:] if around == LINES_MAX else found  # nothing is left out: no mark of it
 
 
 def _lines(text: str) -> Iterator[str]:
     """A JSON text over several lines; a text that is none, as it stands."""
     try:
-        value = json.loads(text, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits)
+        value = patching.parsed(text)
     except (ValueError, RecursionError):
         return iter(text.splitlines())
     return _told("", value, 0, "")
@@ -62,7 +71,7 @@ def _told(name: str, value: object, depth: int, end: str) -> Iterator[str]:
         yield from _members([("", item) for item in value], depth)
         yield f"{space}]{end}"
     else:
-        yield f"{space}{name}{value if isinstance(value, _Digits) else json.dumps(value)}{end}"
+        yield f"{space}{name}{value if isinstance(value, patching.Digits) else json.dumps(value)}{end}"
 
 
 def _members(members: list[tuple[str, object]], depth: int) -> Iterator[str]:

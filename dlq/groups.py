@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from dlq import snoozes
 from jobqueue import policies
 from jobqueue.types import Scope
 from jobsplatform import database, events, everywhere, sql
@@ -20,7 +21,7 @@ COLUMNS: Final = 12  # spans of time that a matrix shows
 LANE_CAP: Final = 500  # newest dead letters of one error that are counted in a lane
 MATRIX_LANES_MAX: Final = 1_500  # lanes that a matrix looks into: about 3 µs each and error
 
-RECENT_SECONDS: Final = 300  # "lately"
+RECENT_SECONDS: Final = snoozes.RECENT_SECONDS  # "lately"
 USUAL_SECONDS: Final = 3_600  # how far back "usually" looks, before that
 GROWTH_MIN: Final = 50  # fewer dead letters than this in the recent time alarm nobody
 GROWTH_FACTOR: Final = 3.0  # times as many as usual
@@ -157,10 +158,16 @@ class Growth:
     queue: str
     recent: int
     usual: float
+    snoozed: int = 0  # of the recent: errors that somebody has put off
 
     @property
     def is_alarming(self) -> bool:
-        return self.recent >= GROWTH_MIN and self.recent >= GROWTH_FACTOR * self.usual
+        return is_alarming(self.recent - self.snoozed, self.usual)
+
+
+def is_alarming(recent: float, usual: float) -> bool:
+    """Whether so many in five minutes are more than people need not look at."""
+    return recent >= GROWTH_MIN and recent >= GROWTH_FACTOR * usual
 
 
 def growth(now: datetime | None = None) -> list[Growth]:
@@ -173,7 +180,8 @@ def growth(now: datetime | None = None) -> list[Growth]:
             recent[queue_id] = recent.get(queue_id, 0) + lately
             usual[queue_id] = usual.get(queue_id, 0.0) + usually
     names = policies.names(set(recent))
-    found = [Growth(q, names.get(q, ""), count, usual[q]) for q, count in recent.items()]
+    quiet = snoozes.look(now).recent
+    found = [Growth(q, names.get(q, ""), count, usual[q], quiet.get(q, 0)) for q, count in recent.items()]
     return sorted(found, key=lambda g: (g.recent, g.usual), reverse=True)
 
 

@@ -146,9 +146,38 @@ class Handling(models.Model):
     note = models.TextField()
     actor = models.CharField(max_length=200)
     at = models.DateTimeField(db_default=Now())
+    known_issue = models.CharField(
+        max_length=200, blank=True, db_default="", help_text="Where it is being mended."
+    )
+    snoozed_at = models.DateTimeField(null=True)
+    snoozed_until = models.DateTimeField(null=True)
+    snoozed_by = models.CharField(max_length=200, blank=True, db_default="")
+    snooze_note = models.TextField(blank=True, db_default="")
+    wakes_after = models.IntegerField(null=True, help_text="So many more dead letters end the snooze.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(snoozed_until=None, snoozed_at=None, wakes_after=None)
+                | Q(snoozed_until__isnull=False, snoozed_at__isnull=False, wakes_after__gte=0),
+                name="handling_snooze_whole",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["snoozed_until"],
+                condition=Q(snoozed_until__isnull=False),
+                name="handling_snoozed_idx",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.fingerprint
+
+    @property
+    def issue_url(self) -> str:
+        """Where the known issue is, if it is an address that a page may link to."""
+        return self.known_issue if self.known_issue.startswith(("https://", "http://")) else ""
 
 
 class Campaign(models.Model):
@@ -167,6 +196,7 @@ class Campaign(models.Model):
     failed_since = models.DateTimeField(null=True)
     job_ids = ArrayField(models.BigIntegerField(), null=True, help_text="Those that were ticked.")
     frozen_at = models.DateTimeField()
+    patch = models.TextField(null=True, help_text="What is merged into each payload first (RFC 7396).")
     note = models.TextField()
     actor = models.CharField(max_length=200)
     rate_per_s = models.SmallIntegerField()

@@ -16,13 +16,15 @@ from typing import Any, Final
 from django.db import DatabaseError
 from django.utils import timezone
 
-from dlq.groups import GROWTH_FACTOR, GROWTH_MIN, RECENT_SECONDS
+from dlq import groups, snoozes
+from dlq.groups import GROWTH_FACTOR, RECENT_SECONDS
+from dlq.models import Handling
 from jobqueue import processes, usage
 from jobqueue.models import Process, Queue
 from jobqueue.policies import Band
 from jobsplatform import asking, database, sql
 from jobsplatform.errors import JobsPlatformError
-from jobsplatform.wording import span
+from jobsplatform.wording import one_line, span
 from tenants.models import AuditEntry, Quota, Tenant
 
 LANES_MAX: Final = 2_000  # active lanes of a shard that are looked at: about 30 ms
@@ -38,6 +40,7 @@ CLOCK_SECONDS: Final = 1.0
 LOST_MIN: Final = 5  # lease losses in five minutes that alarm nobody
 ACTIONS: Final = 10
 NO_PEOPLE: Final = ("platform", "upkeep", "demo", "migration")
+NOTE_CHARS: Final = 140
 STARVING_CHECKED_MAX: Final = 20  # tenants at a limit that are asked for
 
 
@@ -173,12 +176,14 @@ class _Shard:
     heads: Sequence[sql.Row]
     minutes: Sequence[sql.Row]
     growth: Sequence[sql.Row]
+    snoozed: Sequence[sql.Row]
     standing: sql.Row
     off_s: float  # between its clock and this machine's
 
 
 def _read(now: datetime | None) -> Overview:
-    answers = asking.all_shards(lambda alias: _shard(alias, now))
+    held = snoozes.in_force(now)
+    answers = asking.all_shards(lambda alias: _shard(alias, held, now))
     known = {number: answer for number, answer in answers.items() if answer is not None}
     overview = Overview(now or timezone.now())
     overview.unknown_shards = [number for number in answers if number not in known]
@@ -193,11 +198,11 @@ def _read(now: datetime | None) -> Overview:
         overview.places[name] = sum(min(count, COUNT_MAX) for count in counts)
         overview.is_capped[name] = any(count > COUNT_MAX for count in counts)
     overview.processes = processes.living()
-    overview.attention = sorted(_attention(overview, known, queues), key=lambda one: one.level)
+    overview.attention = sorted(_attention(overview, known, queues, held), key=lambda one: one.level)
     return overview
 
 
-def _shard(alias: str, now: datetime | None) -> _Shard:
+def _shard(alias: str, held: Sequence[Handling], now: datetime | None) -> _Shard:
     heads = {"lanes_max": LANES_MAX, "tenants_max": TENANTS_MAX, "now": now}
     minutes = {"minutes": MINUTES, "rows_max": ROWS_MAX, "now": now}
     growth = {"recent_s": RECENT_SECONDS, "usual_s": MINUTES * 60, "now": now}
@@ -209,6 +214,7 @@ def _shard(alias: str, now: datetime | None) -> _Shard:
         sql.rows("jobqueue/overview_heads", heads, alias=alias),
         sql.rows("jobqueue/overview_minutes", minutes, alias=alias),
         sql.rows("dlq/growth", growth, alias=alias),
+        snoozes.counted(alias, held, now),
         standing,
         max(asked_at - at, at - answered_at, 0.0) if now is None else 0.0,
     )
@@ -282,14 +288,17 @@ def _shares(shards: Sequence[_Shard], queues: Mapping[int, Queue], now: datetime
 
 
 def _attention(
-    overview: Overview, known: Mapping[int, _Shard], queues: Mapping[int, Queue]
+    overview: Overview,
+    known: Mapping[int, _Shard],
+    queues: Mapping[int, Queue],
+    held: Sequence[Handling],
 ) -> Iterator[Attention]:
     for number in overview.unknown_shards:
         text = "It does not answer. Its work goes on or waits unseen; what is shown here is without it."
         yield Attention("bad", f"Shard {number} is unknown", text, ("shards", ()))
     yield from _starving(overview)
     yield from _upkeep(overview, known)
-    yield from _growth(known, queues)
+    yield from _growth(known, queues, snoozes.summed(held, [shard.snoozed for shard in known.values()]))
     yield from _losses(overview)
     for number, shard in known.items():
         for name, _, word in (text.rpartition(" (") for text in shard.standing[8]):
@@ -349,18 +358,30 @@ def _upkeep(overview: Overview, known: Mapping[int, _Shard]) -> Iterator[Attenti
         yield Attention("warning", "No worker is seen", text, ("processes", ()))
 
 
-def _growth(known: Mapping[int, _Shard], queues: Mapping[int, Queue]) -> Iterator[Attention]:
+def _growth(
+    known: Mapping[int, _Shard], queues: Mapping[int, Queue], quiet: snoozes.Quiet
+) -> Iterator[Attention]:
+    """Queues in which more die than usual, without what somebody knows of; and what has outgrown its snooze."""
     recent: dict[int, float] = {}
     usual: dict[int, float] = {}
     for queue_id, lately, usually in (row for shard in known.values() for row in shard.growth):
         recent[queue_id] = recent.get(queue_id, 0) + lately
         usual[queue_id] = usual.get(queue_id, 0) + usually
     for queue_id, count in sorted(recent.items()):
-        if count >= GROWTH_MIN and count >= GROWTH_FACTOR * usual[queue_id]:
+        left_out = quiet.recent.get(queue_id, 0)
+        if groups.is_alarming(count - left_out, usual[queue_id]):
             name = queues[queue_id].name if queue_id in queues else f"#{queue_id}"
             text = f"{count:,.0f} jobs died in five minutes; usually {usual[queue_id]:,.0f} do."
+            text += f" {left_out:,} of them have snoozed errors." if left_out else ""
             page = ("dlq_deadletter_groups", ())
             yield Attention("bad", f"Dead letters of {name} grow", text, page)
+
+    for held, more in quiet.grown():
+        since = f"{held.snoozed_at:%Y-%m-%d %H:%M} UTC"
+        note = one_line(held.snooze_note)[:NOTE_CHARS]
+        text = f"{more:,} or more since {since}, when {held.snoozed_by} put it off: {note}"
+        title = f"Error {held.fingerprint} has outgrown its snooze"
+        yield Attention("warning", title, text, ("dlq_deadletter_group", (held.fingerprint,)))
 
 
 def _losses(overview: Overview) -> Iterator[Attention]:

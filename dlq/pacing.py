@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from django.db import DatabaseError
 
-from dlq import campaigns, parts
+from dlq import campaigns, parts, patches
 from dlq.campaigns import CampaignView
 from dlq.models import Campaign
 from dlq.parts import PartView
@@ -27,6 +27,7 @@ from jobsplatform.errors import JobsPlatformError
 from tenants import audit
 
 BATCH_MATCHES: Final = 500  # dead letters that one batch holds
+PATCHED_MATCHES: Final = 100  # where each payload is read: 12 MiB at most
 WINDOW_IDS: Final = 10_000  # ids that one batch looks at, so that a rare match costs no full scan
 FOLLOW_LIMIT: Final = 500  # redrives whose outcome one pass looks up, of one campaign and shard
 CAMPAIGNS_MAX: Final = 100  # that one pass serves
@@ -105,18 +106,20 @@ def _batch(campaign: Campaign, alias: str, rate_per_s: float, now: datetime | No
     if not held or not held[0][2]:
         return 0
     at, seen_to, allowance, tokens = held[0]
+    batch = BATCH_MATCHES if campaign.patch is None else PATCHED_MATCHES
     params = parts.filter_params(campaign) | {
         "campaign_id": campaign.pk,
         "seen_to": seen_to,
         "window": WINDOW_IDS,
-        "batch": BATCH_MATCHES,
+        "batch": batch,
         "now": at,
     }
     rows = [_Taken(*row) for row in sql.rows("dlq/campaign_take", params, alias=alias)]
     window_to, is_last = rows[0].window_to, rows[0].is_last
     matched = [row for row in rows if row.job_id is not None]
     taken = _within(matched, allowance)
-    is_through = len(taken) == len(matched) and len(matched) < BATCH_MATCHES
+    is_through = len(taken) == len(matched) and len(matched) < batch
+    taken = _corrected(campaign, taken, alias, at)
     chosen = [row for row in taken if row.verdict is None]
     _send_back(campaign, chosen, alias, at)
     reached = window_to if is_through else taken[-1].job_id if taken else seen_to
@@ -141,6 +144,15 @@ def _within(rows: list[_Taken], allowance: int) -> list[_Taken]:
         if redrives > allowance:
             return rows[:index]
     return rows
+
+
+def _corrected(campaign: Campaign, taken: list[_Taken], alias: str, at: datetime) -> list[_Taken]:
+    """Apply the campaign's patch, if it has one, to what would go; who cannot be corrected stays."""
+    going = [row.job_id for row in taken if row.verdict is None and row.job_id is not None]
+    if campaign.patch is None or not going:
+        return taken
+    stay = patches.correct(campaign, going, alias=alias, now=at)
+    return [row._replace(verdict=row.verdict or stay.get(row.job_id or 0)) for row in taken]
 
 
 def _send_back(campaign: Campaign, chosen: list[_Taken], alias: str, at: datetime) -> None:

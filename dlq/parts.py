@@ -41,7 +41,8 @@ def filter_params(campaign: Campaign) -> dict[str, Any]:
     """What the statements' frozen filter reads."""
     names = ("queue_id", "reason", "kind", "fingerprint", "failed_before", "failed_since", "job_ids")
     scope = ("tenant_id", "queue_ids", "frozen_at")
-    return {name: getattr(campaign, name) for name in (*names, *scope)}
+    chosen = {name: getattr(campaign, name) for name in (*names, *scope)}
+    return {**chosen, "is_patched": campaign.patch is not None}
 
 
 Progress = tuple[

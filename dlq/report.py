@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from django.db import DatabaseError
 
-from dlq import campaigns
+from dlq import campaigns, patches
 from dlq.campaigns import CampaignFilter, Preview
+from dlq.patches import Outcome
 from jobqueue import kinds, usage
 from jobqueue.models import Queue
 from jobqueue.types import Scope
 from jobsplatform import database, sql
-from jobsplatform.errors import Invalid, JobsPlatformError
+from jobsplatform.errors import FieldError, Invalid, JobsPlatformError
 from tenants.models import Quota, Tenant
 
 SAMPLE: Final = 200  # dead letters that are looked at one by one
@@ -35,6 +36,7 @@ class Sampled(NamedTuple):
     redrive_generation: int
     deadline: datetime | None
     payload: str | None
+    must_be_corrected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,14 @@ class Failing:
     job_id: int
     kind: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """What a patch makes of one dead letter that was looked at."""
+
+    row: Sampled
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +68,40 @@ class Report:
     need_correction: Sequence[int]  # examples that must be corrected first
     warnings: Sequence[str]
     by_kind: Sequence[tuple[str, int]]
+    patched: Sequence[Patched] = ()  # what a patch makes of those looked at
 
     @property
     def would_go(self) -> int:
         """How many would be redriven."""
         return self.preview.matches - sum(self.preview.would_skip.values())
 
+    @property
+    def patched_count(self) -> int:
+        """How many of those looked at the patch would change, and their kinds take."""
+        return sum(one.outcome.verdict is None and one.outcome.payload is not None for one in self.patched)
+
+    @property
+    def patched_stay(self) -> Mapping[str, int]:
+        """How many of those looked at would stay in spite of the patch, by reason."""
+        stay = (one.outcome.verdict for one in self.patched if one.outcome.verdict is not None)
+        return dict(Counter(stay))  # a Counter answers a template's `.items` with 0
+
 
 def report(
-    chosen: CampaignFilter, *, scope: Scope, frozen_at: datetime | None = None, now: datetime | None = None
+    chosen: CampaignFilter,
+    *,
+    scope: Scope,
+    frozen_at: datetime | None = None,
+    patch: str | None = None,
+    now: datetime | None = None,
 ) -> Report:
-    """Look at what a filter chooses. Raises Invalid for an empty one."""
-    found = campaigns.preview(chosen, scope=scope, frozen_at=frozen_at, now=now)
+    """Look at what a filter chooses, and what a merge patch makes of it. Raises Invalid for an empty one."""
+    found = campaigns.preview(chosen, scope=scope, frozen_at=frozen_at, is_patched=patch is not None, now=now)
     sampled = _sample(chosen, scope, frozen_at or now or campaigns.clock())
-    failing = [one for row in sampled if (one := _fails(row)) is not None]
-    must = [row.job_id for row in sampled if row.reason in ("invalid", "poison")]
+    patched = [] if patch is None else [Patched(row, _patched(row, patch)) for row in sampled]
+    failing = [one for row in sampled if (one := _fails(row)) is not None] if patch is None else []
+    failing += [_refused(one) for one in patched if one.outcome.verdict == patches.SCHEMA]
+    must = [row.job_id for row in sampled if row.must_be_corrected]
     return Report(
         found,
         len(sampled),
@@ -82,7 +111,26 @@ def report(
         must[:SHOWN],
         [*_queues(sampled), *_tenants(sampled)],
         Counter(row.kind for row in sampled).most_common(SHOWN),
+        patched,
     )
+
+
+def _patched(row: Sampled, patch: str) -> Outcome:
+    return patches.outcome(
+        patch,
+        kind=row.kind,
+        payload=row.payload,
+        must_be_corrected=row.must_be_corrected,
+        alias=database.alias_of(row.job_id),
+    )
+
+
+def _refused(one: Patched) -> Failing:
+    return Failing(one.row.job_id, one.row.kind, _why(one.outcome.faults))
+
+
+def _why(faults: Sequence[FieldError]) -> str:
+    return "; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults[:3])
 
 
 def _sample(chosen: CampaignFilter, scope: Scope, frozen_at: datetime) -> list[Sampled]:
@@ -106,8 +154,7 @@ def _fails(row: Sampled) -> Failing | None:
     try:
         kinds.check_payload(row.kind, row.payload, alias=database.alias_of(row.job_id))
     except Invalid as refusal:
-        why = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in refusal.errors[:3]) or refusal.detail
-        return Failing(row.job_id, row.kind, why)
+        return Failing(row.job_id, row.kind, _why(refusal.errors) or refusal.detail)
     return None
 
 

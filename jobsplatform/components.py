@@ -33,6 +33,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.doors.CodesMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "jobsplatform.refusals.RefusalsMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

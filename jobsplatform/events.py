@@ -73,6 +73,7 @@ WORRYING: Final = frozenset(
         "csp_violation",
         "beat_failed",
         "login_refused",
+        "code_refused",
     }
 )
 # Fields of these names are counts of their own: `reaped ready=3 dead=1`.

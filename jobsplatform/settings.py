@@ -130,6 +130,7 @@ SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz)$"]  # probes ask the process, not the proxy
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS and not DEBUG else 0
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024 + 64 * 1024  # bytes: the largest batch and its frame
+JOBS_STAFF_CODES_REQUIRED = env.bool("JOBS_STAFF_CODES_REQUIRED", default=False)  # staff log in with codes
 
 # Language, time, files, logs
 

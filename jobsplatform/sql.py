@@ -161,7 +161,7 @@ def planner_kept(alias: str) -> Iterator[None]:
 
 # Of a bounded read: how long a statement may take, and that what is wanted in an index's order is read in it. On stale
 # statistics the planner would rather read a whole table and sort it.
-_BOUNDS = ("statement_timeout", "enable_sort", "enable_bitmapscan")
+_BOUNDS = ("statement_timeout", "enable_sort", "enable_bitmapscan", "plan_cache_mode")
 _READ_BOUNDS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _BOUNDS)
 _SET_BOUNDS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _BOUNDS)
 
@@ -169,12 +169,13 @@ _SET_BOUNDS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name i
 @contextmanager
 def bounded_read(alias: str, seconds: int) -> Iterator[None]:
     """Bound each statement of the block, which is one transaction: one that takes longer raises Unavailable, and rows
-    are read in the order of an index wherever there is one.
+    are read in the order of an index wherever there is one. Each is planned for its parameters: a plan for any is ten
+    times as slow.
     """
     with translated(alias, writes=False), transaction.atomic(using=alias):
         raw = connections[alias].connection
         before = _fetch(psycopg.Cursor(raw).execute(_READ_BOUNDS))[0]
-        psycopg.Cursor(raw).execute(_SET_BOUNDS, (f"{seconds}s", "off", "off"))
+        psycopg.Cursor(raw).execute(_SET_BOUNDS, (f"{seconds}s", "off", "off", "force_custom_plan"))
         yield
         psycopg.Cursor(raw).execute(_SET_BOUNDS, before)
 

@@ -21,6 +21,7 @@ urlpatterns = [
     path("v1/", include("jobqueue.api.urls")),
     path("v1/", include("dlq.api.urls")),
     path("v1/", include("tenants.api.urls")),
+    path("", include("tenants.urls")),
     path("", include("dlq.portal.urls")),
 ]
 

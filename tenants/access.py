@@ -12,7 +12,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -168,6 +168,23 @@ def forget() -> None:
 
 
 # Making and ending
+
+
+_unknown: Callable[[Sequence[str]], Collection[str]] = lambda names: ()  # noqa: E731
+
+
+def knows_queues(unknown: Callable[[Sequence[str]], Collection[str]]) -> None:
+    """How the queue tells which of some names are none of its queues."""
+    global _unknown
+    _unknown = unknown
+
+
+def check_queues(names: Sequence[str] | None) -> None:
+    """Raise Invalid at the first name that is no queue's: such a token would do nothing, and nobody would know why."""
+    unknown = _unknown(names) if names else ()
+    for place, name in enumerate(names or ()):
+        if name in unknown:
+            raise Invalid.at(f"/queues/{place}", f"There is no queue {name!r}.", "unknown_queue")
 
 
 def create_token(

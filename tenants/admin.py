@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -17,7 +15,6 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from jobsplatform import scopes
 from jobsplatform.adminsite import (
     NOTHING,
     ModelForm,
@@ -30,46 +27,22 @@ from jobsplatform.adminsite import (
     badge,
     require,
 )
-from jobsplatform.http import address_of
-from jobsplatform.strictjson import Node
-from jobsplatform.wording import describe
-from tenants import access, logins
-from tenants.api.tokens import NEW_TOKEN
+from tenants import access, doors
+from tenants.forms import RotateForm, TokenFields
 from tenants.models import ApiToken, AuditEntry, Tenant, TenantState
 
 TENANTS_SHOWN_MAX: Final = 100  # in a filter
 
 
-class LoginForm(AdminAuthenticationForm):
-    """Who guesses passwords has to wait, with the right one too."""
-
-    def clean(self) -> dict[str, Any]:
-        name, address = str(self.cleaned_data.get("username", "")), address_of(self.request)
-        wait_s = logins.attempt(name, address)
-        if wait_s:
-            minutes = math.ceil(wait_s / 60)
-            raise forms.ValidationError(
-                f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.",
-                code="throttled",
-            )
-        cleaned: dict[str, Any] = super().clean()
-        logins.succeeded(name, address)
-        return cleaned
-
-
-admin.site.login_form = LoginForm
+admin.site.login_form = doors.StaffLoginForm
 
 
 # Tokens
 
 
-class TokenForm(ModelForm):
+class TokenForm(TokenFields, ModelForm):
     """What a token may do."""
 
-    scopes = forms.MultipleChoiceField(
-        choices=[(word, word) for word in sorted(scopes.ALL)], widget=forms.CheckboxSelectMultiple
-    )
-    queues = forms.CharField(required=False, help_text="Names of queues, with commas. Empty: every queue.")
     expires_at = forms.DateTimeField(
         required=False, help_text="UTC, such as 2030-01-31 08:00. Empty: until it is ended."
     )
@@ -78,36 +51,11 @@ class TokenForm(ModelForm):
         model = ApiToken
         fields = ("tenant", "name", "scopes", "queues", "expires_at")
 
-    def clean_queues(self) -> list[str] | None:
-        named = [name.strip() for name in self.cleaned_data["queues"].split(",") if name.strip()]
-        if not named:
-            return None
-        node = Node()
-        node.update(scopes=[scopes.READ], queues=named)
-        refusal = NEW_TOKEN.check(node).refusal
-        if refusal is not None:
-            raise forms.ValidationError(describe(refusal))
-        return named
-
     def clean_expires_at(self) -> Any:
         expires_at = self.cleaned_data["expires_at"]
         if expires_at is not None and expires_at <= timezone.now():
             raise forms.ValidationError("Is not in the future.")
         return expires_at
-
-
-class RotateForm(ReasonForm):
-    """How an old secret ends."""
-
-    overlap_s = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=access.OVERLAP_SECONDS_MAX,
-        initial=0,
-        label="Overlap (seconds)",
-        help_text="For how long the old secret goes on; 0: not at all.",
-    )
-    field_order = ["overlap_s", "reason"]
 
 
 @admin.register(ApiToken)

@@ -103,6 +103,25 @@ class LoginAttempt(models.Model):
         return f"{self.count} attempts since {self.since}"
 
 
+class Authenticator(models.Model):
+    """An account's app that shows codes. Its secret is derived from the seed and the platform's pepper, not stored."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE)
+    seed = models.BinaryField(max_length=16, editable=False)
+    last_step = models.BigIntegerField(
+        default=0,
+        editable=False,
+        help_text="Half minutes of the newest code that was taken; never goes back.",
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    confirmed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When its first code was taken; null: it is not in use yet."
+    )
+
+    def __str__(self) -> str:
+        return f"authenticator of {self.user}"
+
+
 class Quota(models.Model):
     """Limits of a tenant, or of a tenant in one queue, or in one band of a queue. Null is no limit."""
 

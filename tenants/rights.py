@@ -30,6 +30,9 @@ NEEDED: Final[Mapping[str, str]] = {
     "signing_secret.reveal": "tenants.view_signingsecret",
     "signing_secret.rotate": "tenants.change_signingsecret",
     "permission.change": ITS_PAGE,
+    "authenticator.add": ITS_PAGE,  # one's own
+    "authenticator.remove": ITS_PAGE,
+    "authenticator.reset": ITS_PAGE,  # by command alone
     "queue.create": "queue.add_queue",
     "queue.change": "queue.change_queue",
     "queue.pause": "queue.pause_queue",
@@ -62,6 +65,8 @@ NEEDED: Final[Mapping[str, str]] = {
     "job.export": "queue.export_job",
     "audit.export": "tenants.export_auditentry",
     "group.assign": "dlq.add_correction",
+    "group.snooze": "dlq.add_correction",
+    "group.wake": "dlq.add_correction",
     "job.repair": "queue.change_job",
     "job.correct": "dlq.add_correction",
     "job.redrive": "dlq.add_redrive",

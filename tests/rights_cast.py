@@ -223,6 +223,8 @@ TOKENS = frozenset({TENANT})
 QUOTAS = frozenset({QUOTA})
 NOBODY: frozenset[str] = frozenset()
 
+_SNOOZE = {"verb": "snooze", "for_s": "3600", "snooze_note": "n"}
+
 ACTS = [
     Act(
         "pause a queue",
@@ -346,6 +348,15 @@ ACTS = [
         lambda client: [
             client.post(f"/admin/dlq/deadletter/groups/{forged}/", {"assignee": "", "note": "n"})
             for forged in ("0" * 16, "x", "0-1")
+        ],
+    ),
+    Act(
+        "snooze an error",
+        "group.snooze",
+        DESK,
+        lambda client, owner: client.post(_group(owner), _SNOOZE),
+        lambda client: [
+            client.post(f"/admin/dlq/deadletter/groups/{forged}/", _SNOOZE) for forged in ("0" * 16, "x")
         ],
     ),
     Act(

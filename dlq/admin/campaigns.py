@@ -210,6 +210,7 @@ class CampaignAdmin(ReadOnlyAdmin):
             return _progress(campaigns.get(held.pk, scope=FLEET), may)
 
         context = {"campaign": campaign, "chooses": self.chooses(campaign), "opts": self.opts}
+        context["may_see_patch"] = may or request.user.has_perm("queue.view_payload")
         crumbs = [("Campaigns", reverse("admin:dlq_campaign_changelist"))]
         parts = {"progress": frame.Fragment("admin/dlq/campaign_progress.html", read, every_s=EVERY_SECONDS)}
         return frame.live_page(

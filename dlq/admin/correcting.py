@@ -5,64 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from dlq import corrections, differing
-from dlq.api.desk import CORRECTION
+from dlq.forms import CorrectionForm
 from dlq.models import DeadLetter
 from dlq.reads import DeadLetterView
 from jobqueue import kinds, reveal
-from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.types import FLEET
-from jobsplatform import database, frame, strictjson
+from jobsplatform import database, frame
 from jobsplatform.adminsite import actor
 from jobsplatform.errors import FieldError, Invalid, JobsPlatformError
-from jobsplatform.strictjson import Node
 from jobsplatform.wording import describe
 
 TO_COMPARE = "to compare it with a correction"
-
-
-class CorrectionForm(forms.Form):
-    """A new version of the payload, exactly as it will be stored, or a new reference, and why."""
-
-    note = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 3}), max_length=REASON_CHARS_MAX, help_text="Why; kept for ever."
-    )
-    payload = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "vLargeTextField json"}),
-        help_text="JSON. It is kept digit for digit.",
-    )
-    payload_ref = forms.CharField(
-        required=False, label="Payload reference", help_text="Instead of a payload."
-    )
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if not self.errors:
-            try:
-                cleaned["checked"] = _checked(cleaned)
-            except JobsPlatformError as error:
-                raise forms.ValidationError(describe(error)) from None
-        return cleaned
-
-
-def _checked(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The correction by the rules of the API. Raises JobsPlatformError."""
-    node = Node()
-    node["note"] = cleaned["note"]
-    if cleaned["payload"].strip():
-        node["payload"] = strictjson.raw(cleaned["payload"])
-    if cleaned["payload_ref"]:
-        node["payload_ref"] = cleaned["payload_ref"]
-    checked = CORRECTION.check(node)
-    if (refusal := checked.refusal) is not None:
-        raise refusal
-    return checked.values
 
 
 def correction_page(

@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 
-from dlq import groups, handling, reads
+from dlq import groups, handling, reads, snoozes
 from dlq.groups import Group
 from dlq.models import Handling
 from dlq.reads import DeadFilter
+from dlq.snoozes import Quiet
 from jobqueue.ids import format_id
 from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.types import FLEET
@@ -61,6 +62,8 @@ class Row:
     cells: list[Cell]
     href: str
     handling: Handling | None
+    is_snoozed: bool
+    has_grown: bool
 
 
 def groups_page(request: HttpRequest) -> HttpResponse:
@@ -71,10 +74,10 @@ def groups_page(request: HttpRequest) -> HttpResponse:
     found, following = groups.page(scope=FLEET, before=_place(request), limit=GROUPS_SHOWN)
     prints = [group.fingerprint for group in found]
     matrix = groups.matrix(prints, scope=FLEET, span=SPANS[word])
-    held = handling.of(prints)
+    held, quiet = handling.of(prints), snoozes.look()
     slugs = _slugs(found)
     context = {
-        "rows": [_row(group, matrix, slugs, held.get(group.fingerprint)) for group in found],
+        "rows": [_row(group, matrix, slugs, held.get(group.fingerprint), quiet) for group in found],
         "starts": matrix.starts,
         "width": matrix.width.total_seconds(),
         "span": word,
@@ -102,7 +105,9 @@ def _slugs(found: list[Group]) -> dict[int, str]:
     return dict(Tenant.objects.filter(pk__in=ids).values_list("pk", "slug"))
 
 
-def _row(group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Handling | None) -> Row:
+def _row(
+    group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Handling | None, quiet: Quiet
+) -> Row:
     counts, more = matrix.of(group.fingerprint), "+" if group.fingerprint in matrix.cut else ""
     most = max([*counts, 1])
     return Row(
@@ -116,6 +121,8 @@ def _row(group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Ha
         ],
         _group_url(group.fingerprint),
         held,
+        quiet.holds(group.fingerprint),
+        quiet.has_grown(group.fingerprint),
     )
 
 
@@ -137,6 +144,32 @@ class HandlingForm(forms.Form):
     note = forms.CharField(widget=forms.Textarea(attrs={"rows": 2}), max_length=REASON_CHARS_MAX)
 
 
+class SnoozeForm(forms.Form):
+    """For how long an error is put off, and why."""
+
+    for_s = forms.TypedChoiceField(
+        label="For",
+        coerce=int,
+        choices=[
+            (3_600, "an hour"),
+            (8 * 3_600, "8 hours"),
+            (86_400, "a day"),
+            (3 * 86_400, "3 days"),
+            (7 * 86_400, "a week"),
+            (30 * 86_400, "30 days"),
+        ],
+        initial=86_400,
+    )
+    known_issue = forms.CharField(required=False, max_length=handling.ISSUE_CHARS_MAX)
+    snooze_note = forms.CharField(widget=forms.Textarea(attrs={"rows": 2}), max_length=REASON_CHARS_MAX)
+
+
+class WakeForm(forms.Form):
+    """Why a snooze ends before its time."""
+
+    wake_note = forms.CharField(widget=forms.Textarea(attrs={"rows": 2}), max_length=REASON_CHARS_MAX)
+
+
 def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
     """One error: what it says, when it came, whom it hit, its newest dead letters, and who looks after it."""
     require(request, VIEW)
@@ -146,11 +179,10 @@ def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
         raise Http404 from None
     may_assign = request.user.has_perm(ASSIGN)
     held = handling.of([fingerprint]).get(fingerprint)
-    initial = {"assignee": "" if held is None else held.assignee}
-    form = HandlingForm(request.POST or None, initial=initial)
+    offered = _forms(request.POST, held)
     if request.method == "POST":
         require(request, ASSIGN)
-        if form.is_valid() and _assigned(request, fingerprint, form):
+        if _acted(request, fingerprint, offered):
             return HttpResponseRedirect(_group_url(fingerprint))
     matrix = groups.matrix([fingerprint], scope=FLEET, span=SPANS["day"])
     letters, _ = reads.page(
@@ -158,7 +190,7 @@ def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
     )
     slugs = _slugs([group])
     context = {
-        "row": _row(group, matrix, slugs, held),
+        "row": _row(group, matrix, slugs, held, snoozes.look()),
         "starts": matrix.starts,
         "letters": [
             {
@@ -170,7 +202,7 @@ def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
             for view in letters
         ],
         "payloads": len({view.payload_sha256 or view.payload_ref for view in letters}),
-        "form": form,
+        **offered,
         "may_assign": may_assign,
         "may_redrive": request.user.has_perm("dlq.add_redrive"),
         "wizard": f"{reverse('admin:redrive_wizard')}?{urlencode({'fingerprint': fingerprint})}",
@@ -180,13 +212,44 @@ def group_page(request: HttpRequest, fingerprint: str) -> HttpResponse:
     return frame.page(request, "admin/dlq/group.html", context, title=f"Error {fingerprint}", crumbs=crumbs)
 
 
-def _assigned(request: HttpRequest, fingerprint: str, form: forms.Form) -> bool:
+def _forms(sent: QueryDict, held: Handling | None) -> dict[str, forms.Form]:
+    """What one may do with an error; a form is bound where it is the one that was sent."""
+    verb = sent.get("verb", "form") if sent else ""
+    initial = {"assignee": "" if held is None else held.assignee}
+    issue = {"known_issue": "" if held is None else held.known_issue}
+    return {
+        "form": HandlingForm(sent if verb == "form" else None, initial=initial),
+        "snooze": SnoozeForm(sent if verb == "snooze" else None, initial=issue),
+        "wake": WakeForm(sent if verb == "wake" else None),
+    }
+
+
+def _acted(request: HttpRequest, fingerprint: str, offered: Mapping[str, forms.Form]) -> bool:
+    """Do what the form that was sent says. False: it is shown again, with what is wrong."""
+    form = next((form for form in offered.values() if form.is_bound), None)
+    if form is None or not form.is_valid():
+        return False
     said: dict[str, Any] = form.cleaned_data
+    who = actor(request)
     try:
-        handling.assign(fingerprint, assignee=said["assignee"], note=said["note"], actor=actor(request))
+        if form is offered["snooze"]:
+            held = handling.snooze(
+                fingerprint,
+                for_s=said["for_s"],
+                note=said["snooze_note"],
+                known_issue=said["known_issue"],
+                actor=who,
+            )
+            until = f"{held.snoozed_until:%Y-%m-%d %H:%M} UTC"
+            done = f"It calls for no attention until {until}, or until {held.wakes_after:,} more came."
+        elif form is offered["wake"]:
+            handling.wake(fingerprint, note=said["wake_note"], actor=who)
+            done = "It calls for attention again."
+        else:
+            handling.assign(fingerprint, assignee=said["assignee"], note=said["note"], actor=who)
+            done = f"{said['assignee'] or 'Nobody'} looks after this error."
     except JobsPlatformError as error:
         form.add_error(None, describe(error))
         return False
-    who = said["assignee"] or "Nobody"
-    messages.success(request, f"{who} looks after this error.")
+    messages.success(request, done)
     return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from secrets import token_urlsafe
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -24,15 +22,16 @@ from dlq.admin.campaigns import (
     start_page,
     told,
 )
+from dlq.admin.comparing import compared
 from dlq.admin.correcting import correction_page
 from dlq.admin.groups import group_page, groups_page
+from dlq.forms import RedriveForm
 from dlq.models import Correction, DeadLetter, Redrive
 from dlq.reads import DeadLetterView
 from jobqueue.admin.filters import since_filter
 from jobqueue.admin.jobs import first_line, job_link
 from jobqueue.admin.places import PLACE, TICKET, PlaceAdmin
 from jobqueue.ids import format_id
-from jobqueue.limits import HORIZON, REASON_CHARS_MAX
 from jobqueue.types import FLEET
 from jobsplatform import database
 from jobsplatform.adminsite import (
@@ -62,35 +61,12 @@ TRIES: Final = (
 )
 
 
-class NoteForm(forms.Form):
-    """Why: nothing goes back without a note."""
+class FullRedriveForm(RedriveForm):
+    """How a dead letter goes back, and how often it may try."""
 
-    note = forms.CharField(widget=forms.Textarea(attrs={"rows": 3}), max_length=REASON_CHARS_MAX)
-
-
-class RedriveForm(NoteForm):
-    """How a dead letter goes back. The key makes a form that is sent twice one redrive."""
-
-    redrive_key = forms.CharField(widget=forms.HiddenInput, max_length=255)
-    not_before = forms.DateTimeField(
-        required=False, help_text="UTC, such as 2030-01-31 08:00. Empty: at once."
-    )
-    deadline = forms.DateTimeField(required=False, help_text="UTC. Needed when the job's own has passed.")
     max_attempts = forms.IntegerField(
         required=False, min_value=1, max_value=100, help_text="Empty: as many as before; they count from 0."
     )
-
-    def clean_not_before(self) -> datetime | None:
-        return self._within_horizon("not_before")
-
-    def clean_deadline(self) -> datetime | None:
-        return self._within_horizon("deadline")
-
-    def _within_horizon(self, name: str) -> datetime | None:
-        instant: datetime | None = self.cleaned_data[name]
-        if instant is not None and instant > timezone.now() + HORIZON:
-            raise forms.ValidationError("Lies more than ten years ahead.")
-        return instant
 
 
 @admin.register(DeadLetter)
@@ -202,6 +178,7 @@ class DeadLetterAdmin(PlaceAdmin):
                 "can_correct": request.user.has_perm(MAY_CORRECT),
                 "can_redrive": request.user.has_perm(MAY_REDRIVE),
                 "tables": [_corrections(obj), _redrives(obj)],
+                "compared": compared(obj.pk, request.GET),
             }
         return super().render_change_form(request, context, add, change, form_url, obj)
 
@@ -216,7 +193,7 @@ class DeadLetterAdmin(PlaceAdmin):
             title=f"Redrive {letter}",
             intro="The job goes back into its queue under the same id; attempts and crashes count from 0 again. "
             "The note is kept in the audit.",
-            form=RedriveForm(request.POST or None, initial={"redrive_key": f"admin:{token_urlsafe(12)}"}),
+            form=FullRedriveForm(request.POST or None, initial={"redrive_key": f"admin:{token_urlsafe(12)}"}),
             act=lambda said: _redrive(letter, request, said),
             back=_url("change", letter.pk),
             submit="Redrive the job",

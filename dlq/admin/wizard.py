@@ -18,10 +18,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from dlq import campaigns, report
+from dlq import campaigns, differing, patching, report
 from dlq.admin.campaigns import FILTER_FIELDS, MAY_REDRIVE, CampaignForm, PlanForm, chosen_by, started
 from dlq.campaigns import CampaignFilter, NewCampaign
 from dlq.models import Campaign
+from jobqueue import reveal
 from jobqueue.ids import format_id
 from jobqueue.types import Scope
 from jobsplatform import frame
@@ -33,7 +34,13 @@ from tenants.models import Tenant
 
 STEPS: Final = ("scope", "report", "correction", "pace", "summary")
 PLAN_FIELDS: Final = ("rate_per_s", "canary", "stop_at_failure_share", "note")
+PATCH_FIELDS: Final = ("patch",)
+PATCH_CHARS_MAX: Final = 1_500  # it stands in the address, as all of the plan
+PREVIEWS: Final = 3  # payloads that are shown before and after
+TO_PREVIEW: Final = "to preview a correction of many"
+MAY_CORRECT: Final = "dlq.add_correction"
 SCOPE_FIELDS: Final = (*FILTER_FIELDS, "tenant", "frozen")
+PLANNED: Final = (*SCOPE_FIELDS, *PATCH_FIELDS, *PLAN_FIELDS)
 AHEAD_MAX: Final = timedelta(minutes=1)  # of a frozen instant before the clock of this machine
 
 
@@ -58,10 +65,38 @@ class ScopeForm(CampaignForm):
         return cleaned
 
 
+class PatchForm(forms.Form):
+    """One correction for all of the scope."""
+
+    patch = forms.CharField(
+        required=False,
+        max_length=PATCH_CHARS_MAX,
+        label="Merge patch",
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "vLargeTextField json"}),
+        help_text='JSON that is merged into each payload (RFC 7396): {"to": "a@b", "cc": null} sets one member '
+        "and takes another away. Empty: payloads stay as they are.",
+    )
+
+    def __init__(self, *args: Any, may_correct: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.may_correct = may_correct
+
+    def clean_patch(self) -> str | None:
+        text: str = self.cleaned_data["patch"].strip()
+        if not text:
+            return None
+        if not self.may_correct:
+            raise forms.ValidationError("Your account may redrive, but not correct.")
+        try:
+            return patching.check(text)
+        except JobsPlatformError as error:
+            raise forms.ValidationError(describe(error)) from None
+
+
 @frame.screen("dead-letters/redrive/", name="redrive_wizard", title="Redrive", permission=MAY_REDRIVE)
 def wizard(request: HttpRequest) -> HttpResponse:
     """One step of the way; a step that lacks what comes before it leads back there."""
-    asked = {name: request.GET[name] for name in (*SCOPE_FIELDS, *PLAN_FIELDS) if request.GET.get(name)}
+    asked = {name: request.GET[name] for name in PLANNED if request.GET.get(name)}
     step = request.GET.get("step", "scope")
     form = ScopeForm(asked or None)
     frozen = _frozen(asked.get("frozen"))
@@ -74,16 +109,23 @@ def wizard(request: HttpRequest) -> HttpResponse:
     plan = PlanForm({name: asked.get(name, PlanForm.base_fields[name].initial) for name in PLAN_FIELDS})
     if step == "summary" and not plan.is_valid():
         return _page(request, "pace", {"form": plan, "frozen": frozen}, asked)
+    correction = PatchForm(asked, may_correct=request.user.has_perm(MAY_CORRECT))
+    patch = correction.cleaned_data["patch"] if correction.is_valid() else None
+    if not correction.is_valid() and step != "report":
+        step = "correction"  # a patch that is none goes no further
     chosen, scope = _scope(form.cleaned_data, frozen)
-    found = report.report(chosen, scope=scope, frozen_at=frozen)
+    found = report.report(chosen, scope=scope, frozen_at=frozen, patch=patch)
     context: dict[str, Any] = {"report": found, "frozen": frozen, "chosen": _told(form.cleaned_data)}
+    context["patch"] = patch
     if step == "summary":
-        return _summary(request, context, asked, (chosen, scope, frozen), plan.cleaned_data)
+        said = plan.cleaned_data | {"patch": patch}
+        return _summary(request, context, asked, (chosen, scope, frozen), said)
     if step == "pace":
         given = any(name in asked for name in PLAN_FIELDS)
         context["form"] = plan if given else PlanForm(initial=asked)
     if step == "correction":
-        context["corrections"] = _corrections(found)
+        context |= {"corrections": _corrections(found), "form": correction}
+        context["previews"] = _previews(request, found, scope) if patch is not None else []
     return _page(request, step, context, asked)
 
 
@@ -117,6 +159,25 @@ def _corrections(found: report.Report) -> list[tuple[str, str]]:
     return [
         (format_id(job_id), reverse("admin:dlq_deadletter_correct", args=[format_id(job_id)]))
         for job_id in ids
+    ]
+
+
+def _previews(request: HttpRequest, found: report.Report, scope: Scope) -> list[dict[str, Any]]:
+    """Some payloads before and after, the refused ones first; that they were shown is audited."""
+    changed = [one for one in found.patched if one.outcome.payload is not None]
+    changed.sort(key=lambda one: one.outcome.verdict is None)
+    return [
+        {
+            "name": format_id(one.row.job_id),
+            "kind": one.row.kind,
+            "verdict": one.outcome.verdict,
+            "faults": one.outcome.faults,
+            "lines": differing.diff(
+                reveal.payload(one.row.job_id, scope=scope, actor=actor(request), reason=TO_PREVIEW)[0] or "",
+                one.outcome.payload or "",
+            ),
+        }
+        for one in changed[:PREVIEWS]
     ]
 
 
@@ -157,6 +218,7 @@ def _start(
         rate_per_s=plan["rate_per_s"],
         canary=plan["canary"],
         stop_at_failure_share=plan["stop_at_failure_share"],
+        patch=plan["patch"],
         idempotency_key=key,
     )
     made = campaigns.create(new, scope=whose, frozen_at=frozen)
@@ -168,7 +230,7 @@ def _page(
     request: HttpRequest, step: str, context: Mapping[str, Any], asked: Mapping[str, str]
 ) -> HttpResponse:
     place = STEPS.index(step)
-    own = SCOPE_FIELDS if step == "scope" else PLAN_FIELDS if step == "pace" else ()
+    own = {"scope": SCOPE_FIELDS, "correction": PATCH_FIELDS, "pace": PLAN_FIELDS}.get(step, ())
     steps = [
         (number, name, f"?{urlencode({**asked, 'step': name})}" if number - 1 <= place else "", name == step)
         for number, name in enumerate(STEPS, 1)

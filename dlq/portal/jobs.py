@@ -8,11 +8,11 @@ from typing import Any
 from django.http import HttpResponse
 
 from dlq.portal.door import Visit, job_number
-from dlq.portal.forms import ReasonForm
 from jobqueue import desk, leases, reads, retrying, reveal
 from jobqueue.desk import JobPage
 from jobqueue.ids import format_id
 from jobqueue.states import State
+from jobsplatform.adminsite import ReasonForm
 from tenants.members import Right
 
 

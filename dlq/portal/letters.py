@@ -14,8 +14,9 @@ from django.utils.dateparse import parse_datetime
 from dlq import campaigns, corrections, groups, reads
 from dlq import redrive as redriving
 from dlq.campaigns import CampaignFilter, NewCampaign
+from dlq.forms import CorrectionForm, RedriveForm
 from dlq.portal.door import Visit, job_number
-from dlq.portal.forms import CampaignForm, CorrectionForm, RedriveForm
+from dlq.portal.forms import CampaignForm
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies, reveal
 from jobqueue.ids import format_id, parse_id

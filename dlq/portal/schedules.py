@@ -8,11 +8,11 @@ from typing import Any, Final
 from django.http import HttpResponse
 
 from dlq.portal.door import Visit
-from dlq.portal.forms import ReasonForm
 from jobqueue.ids import format_id
 from jobqueue.schedules import expressions, preview, reads, register, runs
 from jobqueue.schedules.reads import ScheduleView
 from jobqueue.schedules.words import words
+from jobsplatform.adminsite import ReasonForm
 from jobsplatform.errors import Invalid, JobsPlatformError
 from tenants.members import Right
 

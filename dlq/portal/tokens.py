@@ -10,11 +10,13 @@ from django.http import HttpResponse
 from django.utils import timezone
 
 from dlq.portal.door import Visit
-from dlq.portal.forms import ReasonForm, RotateForm, TokenForm
+from dlq.portal.forms import TokenForm
 from dlq.portal.start import snippets
+from jobsplatform.adminsite import ReasonForm
 from jobsplatform.errors import JobsPlatformError
 from jobsplatform.wording import describe
 from tenants import access
+from tenants.forms import RotateForm
 from tenants.members import Right
 from tenants.models import ApiToken
 

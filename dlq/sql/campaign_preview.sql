@@ -1,5 +1,5 @@
 -- campaign_preview: what a filter chooses, and what a campaign would do with it; a bounded count.
--- params: the filter; limit, now
+-- params: the filter; is_patched (each is corrected first); limit, now
 -- returns verdict (null: would be redriven), count.  more than `limit` matches: the rest is not counted
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS at),
     matched AS MATERIALIZED (

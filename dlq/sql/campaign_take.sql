@@ -1,5 +1,5 @@
 -- campaign_take: hold the next dead letters of a campaign, each with what is to become of it.
--- params: campaign_id, seen_to, window (ids looked at), batch (matches held); the filter; now
+-- params: campaign_id, seen_to, window (ids looked at), batch (matches held); the filter; is_patched (each is corrected first); now
 -- returns job_id, tenant_id, verdict (null: redrive), and of the whole look: window_to (the last id looked at),
 --   is_last (the window reached the end), in order; one row with null job_id when nothing matched
 -- locks: the dead letters, in id order; one that somebody else moves meanwhile is not among the rows

@@ -21,7 +21,7 @@ from jobqueue import policies
 from jobqueue.enqueue import NewJob, enqueue
 from jobsplatform import database, sql
 from jobsplatform.errors import NotFound
-from tenants import registry
+from tenants import members, registry
 
 ACTOR: Final = "demo"
 LIMITED: Final = "initech"
@@ -46,8 +46,11 @@ def folders() -> list[Path]:
 # Preparing
 
 
-def prepare() -> str:
-    """Make the demo's tenants and queues where they are missing, and their first jobs. Says what there is."""
+def prepare(member: str | None = None) -> str:
+    """Make the demo's tenants and queues where they are missing, and their first jobs. Says what there is.
+
+    `member`: an account that new tenants are opened to, so that their own pages can be looked at.
+    """
     for name in QUEUES:
         try:
             policies.by_name(name)
@@ -58,10 +61,13 @@ def prepare() -> str:
             registry.get(slug)
         except NotFound:
             registry.create_tenant(slug, actor=ACTOR)
-            if slug == LIMITED:  # once: an operator's later change stands
+            if member is not None:  # once: an operator's later change stands
+                members.set_member(slug, member, members.Role.ADMIN, actor=ACTOR, reason="to show its pages")
+            if slug == LIMITED:
                 registry.set_quota(slug, LIMITS, actor=ACTOR, reason="a tenant with limits")
     enqueue([_job(wanted) for wanted in _firsts()])
-    return f"tenants {', '.join(TENANTS)} ({LIMITED} has limits); queues {', '.join(QUEUES)}"
+    told = f"tenants {', '.join(TENANTS)} ({LIMITED} has limits); queues {', '.join(QUEUES)}"
+    return told if member is None else f"{told}; a tenant's own pages: /t/{TENANTS[0]}/"
 
 
 def documents() -> list[str]:

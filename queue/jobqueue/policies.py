@@ -222,6 +222,12 @@ def visible(scope: Scope) -> tuple[QueuePolicy, ...]:
         return tuple(sorted(held, key=lambda policy: policy.id))
 
 
+def unknown(names: Sequence[str]) -> list[str]:
+    """Which of these names are no queue's."""
+    known = set(Queue.objects.filter(name__in=names).values_list("name", flat=True))
+    return [name for name in names if name not in known]
+
+
 def names(queue_ids: set[int]) -> dict[int, str]:
     """Queue id → name, for those that exist. A queue keeps its name, so each process asks once."""
     missing = queue_ids - _names.keys()

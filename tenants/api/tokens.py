@@ -84,6 +84,7 @@ class CreateToken(Endpoint):
         allowed = call.known.queue_names
         if allowed is not None and (queues is None or not allowed.issuperset(queues)):
             raise InsufficientScope("The token may grant only the queues that it has itself.")
+        access.check_queues(queues)
         token, text = access.create_token(
             tenant=None if call.tenant is None else Tenant.objects.get(pk=call.tenant.id),
             scopes=call.body["scopes"],

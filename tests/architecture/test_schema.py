@@ -54,7 +54,11 @@ def test_every_column_that_holds_an_id_is_wide_enough(alias: str) -> None:
     )
     narrow = {name for name, kind in columns if kind not in ("bigint", "character varying")}
     assert columns
-    assert narrow <= {"tenants_membership.user_id", "tenants_auditentry.request_id"}
+    assert narrow <= {
+        "tenants_membership.user_id",
+        "tenants_authenticator.user_id",
+        "tenants_auditentry.request_id",
+    }
 
 
 def test_indexes_and_constraints_have_names_that_people_gave() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from dlq import pacing
 from dlq.models import DeadLetter
+from jobqueue import upkeep
 from jobqueue.admin.jobs import job_url
 from jobqueue.ids import format_id
 from tests import cast
@@ -17,6 +20,9 @@ from tests.browser.conftest import LOOKS, Visitor
 
 pytestmark = pytest.mark.needs("chromium")
 
+TRACE = (
+    'Traceback (most recent call last):\n  File "/app/mail.py", line {line}, in send\nOSError: {name} is down'
+)
 Audit = Callable[..., None]
 
 
@@ -26,6 +32,20 @@ def _letter(visit: Visitor) -> DeadLetter:
     return (
         DeadLetter.objects.using(cast.SHARD).filter(job_id__in=scene.dead, reason="invalid").order_by("pk")[0]
     )
+
+
+def _tried_twice() -> int:
+    """A dead letter whose two attempts said different things."""
+    now = timezone.now() - timedelta(minutes=5)
+    job_id = cast.enqueue(now=now, max_attempts=2, kind="twice")
+    for turn, line in enumerate((7, 12)):
+        when = now + timedelta(seconds=100 * turn)
+        upkeep.promote(now=when)
+        (lease,) = cast.claim(now=when, kinds=("twice",))
+        said = TRACE.format(line=line, name="x" * 300 * turn)
+        ends = "permanent" if turn else "transient"
+        cast.fail(lease, now=when + timedelta(seconds=1), message=said, error_class=ends)
+    return job_id
 
 
 def _addresses(visit: Visitor) -> dict[str, str]:
@@ -46,6 +66,9 @@ def _addresses(visit: Visitor) -> dict[str, str]:
         "wizard-scope": "/admin/dead-letters/redrive/",
         "wizard-report": f"/admin/dead-letters/redrive/?fingerprint={letter.fingerprint}&step=report",
         "wizard-pace": f"/admin/dead-letters/redrive/?fingerprint={letter.fingerprint}&step=pace",
+        "wizard-correction": f"/admin/dead-letters/redrive/?fingerprint={letter.fingerprint}&step=correction"
+        "&patch=%7B%22month%22%3A12%2C%22year%22%3Anull%7D",
+        "letter-compared": f"/admin/dlq/deadletter/{format_id(_tried_twice())}/change/",
         "audit": "/admin/audit/",
         "audit-verify": "/admin/audit/verify/?go=1",
     }
@@ -59,6 +82,23 @@ def test_every_page_of_the_desk_is_clean(
         page = visit(address, width=width, scheme=scheme)
         audit(page, f"desk-{name}-{suffix}")
         page.context.close()
+
+
+def test_a_known_error_is_snoozed_and_the_matrix_says_so(visit: Visitor, audit: Audit) -> None:
+    letter = _letter(visit)
+    page = visit(f"/admin/dlq/deadletter/groups/{letter.fingerprint}/", width=400, scheme="dark")
+    page.get_by_label("Known issue").fill("https://tickets.example/17")
+    page.get_by_label("Why it can wait").fill("The form is mended on Monday")
+    page.get_by_role("button", name="Snooze").click()
+    expect(page.get_by_text("It calls for no attention until")).to_be_visible()
+    audit(page, "desk-snoozed-dark-narrow")
+    page.goto("/admin/dlq/deadletter/groups/")
+    expect(page.get_by_text("by user:ops: The form is mended on Monday")).to_be_visible()
+    audit(page, "desk-snoozed-matrix-dark-narrow")
+    page.go_back()
+    page.get_by_label("Why it ends now").fill("It is mended")
+    page.get_by_role("button", name="End the snooze").click()
+    expect(page.get_by_text("It calls for attention again.")).to_be_visible()
 
 
 def test_the_tour_of_the_desk(visit: Visitor, audit: Audit) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pyotp
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connections
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from jobqueue import policies, processes
 from jobqueue.models import Process, Queue
+from tenants import authenticators
+from tenants.models import Authenticator
 from tests.browser.conftest import LOOKS, Site, Visitor, Watch
 
 pytestmark = pytest.mark.needs("chromium")
+PASSWORD = "correct horse battery"
 PAGES = {
     "home": "/admin/",
     "queues": "/admin/queues/",
@@ -22,6 +28,7 @@ PAGES = {
     "pause": "/admin/queues/mail/pause/",
     "policy": "/admin/queue/policyversion/{queue}/new/",
     "processes": "/admin/processes/",
+    "codes": "/admin/codes/",
     "shards": "/admin/shards/",
 }
 
@@ -152,3 +159,39 @@ def test_who_may_only_look_is_offered_nothing(visit: Visitor, watch: Watch) -> N
     visit("/admin/queues/mail/pause/", user="viewer")
     refused = visit("/admin/queues/", user="nobody")
     assert refused.get_by_role("heading", name="Not allowed").is_visible()
+
+
+@pytest.mark.parametrize(("suffix", "width", "scheme"), LOOKS)
+def test_codes_are_set_up_from_the_page_and_asked_for_at_the_door(
+    visit: Visitor, audit: Callable[..., None], suffix: str, width: int, scheme: str
+) -> None:
+    user = get_user_model().objects.create_superuser("coder", "", PASSWORD)
+    try:
+        page = visit("/admin/codes/", user="coder", width=width, scheme=scheme)
+        page.get_by_role("button", name="Set up codes").click()
+        picture = page.get_by_role("img", name="The secret below, for the camera of an app")
+        assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+        audit(page, f"codes-begun-{suffix}")
+        page.get_by_label("Code:").fill(_code(user))
+        page.get_by_role("button", name="Switch codes on").click()
+        expect(page.get_by_text("From now on a log-in asks for a code.")).to_be_visible()
+        audit(page, f"codes-held-{suffix}")
+        door = visit("/admin/login/?next=/admin/queues/", user=None, width=width, scheme=scheme)
+        door.get_by_label("Username:").fill("coder")
+        door.get_by_label("Password:").fill(PASSWORD)
+        door.get_by_role("button", name="Log in").click()
+        door.wait_for_url("**/login/code/**")
+        audit(door, f"code-{suffix}")
+        door.keyboard.type(_code(user))  # the field has the focus already
+        door.keyboard.press("Enter")
+        door.wait_for_url("**/admin/queues/")
+    finally:
+        user.delete()
+
+
+def _code(user: Any) -> str:
+    """A code that is good now, though one of this half minute was used."""
+    Authenticator.objects.filter(user=user).update(last_step=0)
+    held = Authenticator.objects.get(user=user)
+    code: str = pyotp.TOTP(authenticators.secret(held)).now()
+    return code

@@ -13,9 +13,10 @@ import pytest
 from jobqueue import Permanent, Release, Transient, demo, handlers, policies
 from jobqueue.models import Job, ReadyJob, ScheduledJob
 from jobqueue.receiver import Receiver
-from tenants import registry
+from tenants import members, registry
 from tenants.models import Quota, Tenant
 from tests.cast import OPS, SHARD
+from tests.portal_cast import client_of
 
 
 def _job(payload: Any = None, **more: Any) -> Any:
@@ -37,6 +38,18 @@ def test_preparing_twice_is_preparing_once() -> None:
     assert Job.objects.using(SHARD).count() == jobs
     quota = Quota.objects.get()
     assert (quota.max_running, quota.max_depth) == (5, 200)
+
+
+@pytest.mark.django_db
+def test_the_operator_may_look_at_the_demo_s_tenants_until_somebody_takes_that_away() -> None:
+    client = client_of("operator")
+    assert "/t/acme/" in demo.prepare("operator")
+    for slug in demo.TENANTS:
+        assert client.get(f"/t/{slug}/").status_code == 200
+        assert client.get(f"/t/{slug}/tokens/").status_code == 200
+    members.remove_member("acme", "operator", actor=OPS)
+    demo.prepare("operator")
+    assert client.get("/t/acme/").status_code == 404
 
 
 @pytest.mark.django_db

@@ -16,7 +16,7 @@ from jobsplatform.http import ApiView
 from tests.api_cast import Api, caller, code
 
 # Pages for people, and what browsers report of them.
-NOT_API = {"", "admin", "admin/", "docs", "csp-report", "login/", "logout/", "t/"}
+NOT_API = {"", "admin", "admin/", "docs", "csp-report", "login/", "login/code/", "logout/", "t/"}
 FOREIGN_MEMBERS = ("tenant", "tenant_id", "state", "attempt", "result_hash", "created_at", "id")
 IDS = ("job_id", "token_id", "schedule_id", "campaign_id")
 RECEIPT = {"generation": 1, "lease_token": "AAAAAAAAAAAAAAAAAAAAAA"}

@@ -147,7 +147,17 @@ def test_nobody_s_group_may_delete_jobs_or_change_the_audit() -> None:
         assert [name for name in rights_cast.granted(group) if forbidden.search(name)] == []
 
 
-@pytest.mark.parametrize("name", sorted(frame._screens))
+OWN = {"codes", "codes_picture"}  # about nothing but one's own account
+
+
+def test_screens_about_one_s_own_account_are_for_all_staff_and_nobody_else() -> None:
+    assert {one.name for one in frame._screens.values() if one.permission is None} == OWN
+    bare = rights_cast.client_of(User.objects.create_user("bare", is_staff=True))
+    assert [bare.get(reverse(f"admin:{name}")).status_code for name in sorted(OWN)] == [200, 404]
+    assert {Client().get(reverse(f"admin:{name}")).status_code for name in OWN} == {302}
+
+
+@pytest.mark.parametrize("name", sorted(set(frame._screens) - OWN))
 def test_a_screen_is_closed_to_staff_without_its_permission(name: str) -> None:
     """Also to whoever is not logged in; for a name in the address that there is not, before it is looked up."""
     one = frame._screens[name]

@@ -190,7 +190,14 @@ def test_a_tokens_secret_is_in_one_answer_with_the_calls_that_use_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"scopes": []}, {"scopes": ["root"]}, {"queues": "B A D"}, {"expires_in_days": "0"}]
+    "wrong",
+    [
+        {"scopes": []},
+        {"scopes": ["root"]},
+        {"queues": "B A D"},
+        {"queues": "nowhere"},
+        {"expires_in_days": "0"},
+    ],
 )
 def test_a_wrong_token_is_refused_in_the_form(wrong: dict[str, object]) -> None:
     client = client_of("ann", of="acme", role="admin")

@@ -50,6 +50,8 @@ def test_a_tenant_is_not_deleted() -> None:
 
 
 def _make(**changes: object) -> tuple[str, Client]:
+    for name in ("a", "b"):
+        cast.queue(name)
     form = {"tenant": acme().pk, "name": "w", "scopes": ["read", "work"], "queues": "a, b", **changes}
     client = admin_cast.operator()
     text = admin_cast.checked(client.post(reverse("admin:tenants_apitoken_add"), form))
@@ -76,6 +78,7 @@ def test_a_tokens_text_is_shown_once_and_works() -> None:
         {"scopes": []},
         {"scopes": ["all"]},
         {"queues": "Bad Name"},
+        {"queues": "a, nowhere"},
         {"tenant": 999},
         {"expires_at": "2001-01-01 00:00"},
         {"name": "x" * 201},

@@ -62,6 +62,13 @@ def test_a_bad_token_is_400_at_its_fault(acme: Api, members: dict[str, Any], poi
     assert pointers(acme.post("/v1/tokens", members)) == [pointer]
 
 
+def test_a_token_for_a_queue_that_is_not_there_is_refused_at_its_name(acme: Api) -> None:
+    answer = acme.post("/v1/tokens", {"scopes": ["read"], "queues": ["default", "nowhere"]})
+    assert pointers(answer) == ["/queues/1"]
+    assert [error["code"] for error in answer.json()["errors"]] == ["unknown_queue"]
+    assert make(acme, queues=["default"])["queues"] == ["default"]
+
+
 def test_a_token_of_some_queues_grants_no_more(acme: Api) -> None:
     policies.create_queue("narrow", actor="test")
     narrow = Api(make(acme, scopes=["admin"], queues=["narrow"])["token"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
-from dlq import campaigns, corrections, fork, groups, handling, reads, redrive
+from dlq import campaigns, corrections, fork, groups, handling, patching, reads, redrive, report
 from dlq.campaigns import CampaignFilter, CampaignView, NewCampaign
 from dlq.reads import DeadFilter, DeadLetterView
 from jobqueue import policies
@@ -36,7 +36,7 @@ class Command(VerbCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         one = (_add_show, _add_correct, _add_redrive, _add_fork)
-        for add in (_add_list, _add_groups, _add_growth, _add_assign, *one):
+        for add in (_add_list, _add_groups, _add_growth, _add_assign, _add_snooze, _add_wake, *one):
             add(verbs)
         _add_campaign(verbs)
 
@@ -81,10 +81,29 @@ class Command(VerbCommand):
         )
         self.stdout.write(f"{done.assignee or 'Nobody'} looks after {done.fingerprint}.")
 
+    def act_snooze(self, options: dict[str, Any]) -> None:
+        held = handling.snooze(
+            options["fingerprint"],
+            for_s=options["for_s"],
+            note=_note(options),
+            actor=actor(),
+            known_issue=options["known_issue"],
+            wakes_after=options["wakes_after"],
+        )
+        until = format_optional(held.snoozed_until)
+        self.stdout.write(f"{held.fingerprint} is snoozed until {until}, or {held.wakes_after:,} more came.")
+
+    def act_wake(self, options: dict[str, Any]) -> None:
+        held = handling.wake(options["fingerprint"], note=_note(options), actor=actor())
+        self.stdout.write(f"{held.fingerprint} calls for attention again.")
+
     def act_growth(self, options: dict[str, Any]) -> None:
         for one in groups.growth():
             alarm = "  GROWING" if one.is_alarming else ""
-            self.stdout.write(f"{one.queue}: {one.recent:,} in 5 minutes, usually {one.usual:.1f}{alarm}")
+            known = f" ({one.snoozed:,} of snoozed errors)" if one.snoozed else ""
+            self.stdout.write(
+                f"{one.queue}: {one.recent:,} in 5 minutes{known}, usually {one.usual:.1f}{alarm}"
+            )
 
     def act_show(self, options: dict[str, Any]) -> None:
         job_id = parse_id(options["job"])
@@ -165,12 +184,15 @@ class Command(VerbCommand):
             fingerprint=options["fingerprint"],
             failed_before=_instant(options, "failed_before"),
         )
+        patch = None if options["patch"] is None else patching.check(options["patch"])
         if options["dry_run"]:
-            found = campaigns.preview(chosen, scope=_scope(options))
+            found = campaigns.preview(chosen, scope=_scope(options), is_patched=patch is not None)
             more = " or more" if found.is_capped else ""
             skips = "".join(f", {count:,} {reason}" for reason, count in sorted(found.would_skip.items()))
             left = found.matches - sum(found.would_skip.values())
             self.stdout.write(f"{found.matches:,}{more} match: {left:,} would be redriven{skips}.")
+            if patch is not None:
+                self._tried(report.report(chosen, scope=_scope(options), patch=patch))
             return
         new = NewCampaign(
             chosen=chosen,
@@ -179,9 +201,19 @@ class Command(VerbCommand):
             rate_per_s=_bounded(options, "rate", 1, campaigns.RATE_MAX),
             canary=_bounded(options, "canary", 0, campaigns.CANARY_MAX),
             stop_at_failure_share=_bounded(options, "stop_at", campaigns.STOP_SHARE_MIN, 1),
+            patch=patch,
         )
         made = campaigns.create(new, scope=_scope(options))
         self.stdout.write(_progress(campaigns.seen(made)))
+
+    def _tried(self, found: report.Report) -> None:
+        """What a patch makes of those that were looked at."""
+        stays = "".join(f", {count:,} {reason}" for reason, count in sorted(found.patched_stay.items()))
+        self.stdout.write(
+            f"Of {found.sampled:,} looked at {found.patched_count:,} would be corrected{stays}."
+        )
+        for one in found.failing:
+            self.stdout.write(f"{format_id(one.job_id)} would stay: {one_line(one.why)}")
 
 
 # Arguments
@@ -219,6 +251,23 @@ def _add_assign(verbs: Any) -> None:
     parser.add_argument("fingerprint", metavar="FINGERPRINT", help="as `dlq groups` shows it")
     parser.add_argument("--assignee", default="", metavar="ACCOUNT", help="empty: nobody")
     parser.add_argument("--note", required=True, help="why, or what is known")
+
+
+def _add_snooze(verbs: Any) -> None:
+    parser = verb_parser(verbs, "snooze", help="let an error call for no attention for a while")
+    parser.add_argument("fingerprint", metavar="FINGERPRINT", help="as `dlq groups` shows it")
+    parser.add_argument("--for", dest="for_s", type=int, required=True, metavar="SECONDS", help="how long")
+    parser.add_argument("--note", required=True, help="why, or what is known")
+    parser.add_argument("--known-issue", default="", metavar="TEXT", help="a ticket or its address")
+    parser.add_argument(
+        "--wakes-after", type=int, metavar="N", help="more dead letters end it; default: as many as there are"
+    )
+
+
+def _add_wake(verbs: Any) -> None:
+    parser = verb_parser(verbs, "wake", help="end a snooze before its time")
+    parser.add_argument("fingerprint", metavar="FINGERPRINT", help="as `dlq groups` shows it")
+    parser.add_argument("--note", required=True, help="why")
 
 
 def _add_growth(verbs: Any) -> None:
@@ -271,6 +320,7 @@ def _add_campaign(verbs: Any) -> None:
         default=campaigns.STOP_SHARE_DEFAULT,
         help="the share of failures that stops it",
     )
+    parser.add_argument("--patch", metavar="JSON", help="merged into each payload first (RFC 7396)")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     listing = verb_parser(steps, "list", help="the newest")
     listing.add_argument("--tenant", metavar="SLUG")

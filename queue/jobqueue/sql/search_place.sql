@@ -54,8 +54,10 @@ WITH few AS MATERIALIZED (
             AND f.job_id < coalesce(%(before)s::bigint, 9223372036854775807)
             AND f.job_id > coalesce(%(above)s::bigint, 0)
         UNION ALL
+        -- A set, not an array: under a plan for any parameters each row would be compared with every lane.
         SELECT w.job_id FROM walked w
-        WHERE %(lane_ids)s::bigint[] IS NULL OR w.lane_id = ANY(%(lane_ids)s::bigint[])
+        WHERE %(lane_ids)s::bigint[] IS NULL
+            OR w.lane_id IN (SELECT x.id FROM unnest(%(lane_ids)s::bigint[]) AS x(id))
     ),
     edge AS MATERIALIZED (SELECT min(job_id) AS window_to, count(*) < %(window)s::int AS is_last FROM walked),
     fits AS MATERIALIZED (

@@ -92,7 +92,8 @@ def prepare(*, demo: bool) -> None:
     if demo:
         from jobqueue import demo as demonstration
 
-        say("Demo", str(demonstration.prepare() or "ready"))
+        is_there = get_user_model()._default_manager.filter(username=OPERATOR).exists()
+        say("Demo", demonstration.prepare(OPERATOR if is_there else None))
 
 
 def _make_operator() -> None:
