@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TICKS: Final = os.sysconf("SC_CLK_TCK")
-BUSY_SECONDS_MAX: Final = 10.0  # until backends of ended processes have left a template
+BUSY_SECONDS_MAX: Final = 10.0  # until backends of ended processes have left a database
 SETTINGS: Final = (
     "fsync", "full_page_writes", "synchronous_commit", "shared_buffers", "max_wal_size", "checkpoint_timeout", "jit"
 )  # fmt: skip
@@ -44,7 +44,8 @@ class Bed:
     def fresh(self, name: str, template: str | None = None) -> str:
         """Make database `name` anew, empty or as a copy, after a checkpoint; its address."""
         with self.session() as session:
-            session.execute(SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name)))
+            # Not WITH (FORCE), which may not end an autovacuum; without it one steps aside by itself.
+            _repeat_while_used(session, SQL("DROP DATABASE IF EXISTS {}").format(Identifier(name)))
             make = SQL("CREATE DATABASE {}").format(Identifier(name))
             if template is not None:
                 make += SQL(" TEMPLATE {}").format(Identifier(template))
@@ -73,7 +74,7 @@ class Bed:
     def value(self, statement: str, params: Sequence[Any] = (), name: str = "jobsplatform") -> Any:
         """The first column of the first row."""
         with self.session(name) as session:
-            row = session.execute(statement, params).fetchone()  # type: ignore[call-overload]
+            row = session.execute(statement, params).fetchone()
             assert row is not None
             return row[0]
 
@@ -126,7 +127,7 @@ def environment(folder: Path, dsn: str, **more: str) -> dict[str, str]:
 
 
 def _repeat_while_used(session: psycopg.Connection[tuple[Any, ...]], statement: Any) -> None:
-    """Backends of a process that has ended may still be leaving the template."""
+    """Backends of a process that has ended may still be leaving."""
     end = time.monotonic() + BUSY_SECONDS_MAX
     while True:
         try:

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -98,8 +99,8 @@ def main() -> None:
         told = [{"claim": one.claim, "ratio": one.ratio, "is_kept": one.is_kept} for one in claims]
         options.json.write_text(json.dumps({"rows": rows, "verdicts": told}, indent=1) + "\n")
     if options.write:
-        command = "python -m benchmarks.horizon " + " ".join(sys.argv[1:])
-        page.PAGE.write_text(tables.between(page.PAGE.read_text(), "horizon", f"`{command}`\n\n{text}"))
+        how = "python -m benchmarks.horizon " + " ".join(sys.argv[1:])
+        page.PAGE.write_text(tables.between(page.PAGE.read_text(), "horizon", f"`{how}`\n\n{text}"))
     sys.exit(0 if all(claim.is_kept for claim in claims) else 1)
 
 
@@ -316,23 +317,23 @@ def _dumping() -> Iterator[list[float]]:
     from jobsplatform.embedded.binaries import find_binaries
 
     url = Server(Path(os.environ["JOBSPLATFORM_DATA"])).url()
-    command = [str(find_binaries() / "pg_dump"), "--format=custom", "--file=/dev/null", url]
+    command = [str(find_binaries() / "pg_dump"), "--format=custom", url]
     dumps: list[float] = []
     over = threading.Event()
 
     def run() -> None:
         while not over.is_set():
             start = time.perf_counter()
-            subprocess.run(command, check=True)
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             dumps.append(time.perf_counter() - start)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield dumps
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        dumping = pool.submit(run)
+        try:
+            yield dumps
+        finally:
+            over.set()
+        dumping.result()  # a dump that failed measured nothing
 
 
 def _other_queue(jobs: int) -> None:

@@ -182,7 +182,7 @@ def _drained(runner: Runner, processes: int) -> Row:
 
 
 class OnShards(Runner):
-    """Ours on several databases of one server, the first of which is control's too."""
+    """Ours on several databases of one server; control has one of its own."""
 
     def __init__(self, bed: Bed, count: int, sizes: Sizes) -> None:
         self.count = count
@@ -190,12 +190,13 @@ class OnShards(Runner):
         super().__init__(bed, Peer(peer.name, peer.adapter, jobs=peer.jobs, one_command=True), sizes)
 
     def make(self) -> None:
-        for name in self._named(TEMPLATE):
+        for name in (TEMPLATE, *self._named(TEMPLATE)):
             self.bed.fresh(name)
         self._call(TEMPLATE, "setup")
         self.facts = self._call(TEMPLATE, "info")
 
     def copy(self) -> None:
+        self.bed.fresh(DATABASE, TEMPLATE)
         for made, used in zip(self._named(TEMPLATE), self.databases(), strict=True):
             self.bed.fresh(used, made)
 
@@ -203,7 +204,7 @@ class OnShards(Runner):
         return self._named(DATABASE)
 
     def _named(self, first: str) -> list[str]:
-        return [first] + [f"{first}{number}" for number in range(1, self.count)]
+        return [f"{first}{number}" for number in range(self.count)]
 
     def _environment(self, database: str, folder: Path, workers: int) -> dict[str, str]:
         urls = ",".join(self.bed.dsn(name) for name in self._named(database))

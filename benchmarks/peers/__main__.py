@@ -27,8 +27,8 @@ PATIENCE = 10  # gauges
 def main() -> None:
     asked = _arguments()
     with beds.bed() as bed:
-        runners = _installed(bed, asked.only, asked.sizes)
-        result = measured(bed, runners, asked.repetitions, asked.parts)
+        runners, missing = installed(bed, asked.only, asked.sizes)
+        result = measured(bed, runners, asked.repetitions, asked.parts) | {"missing": missing}
     result["command"] = "python -m benchmarks.peers " + " ".join(sys.argv[1:])
     if asked.json:
         asked.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -42,7 +42,8 @@ def measured(
 ) -> dict[str, Any]:
     """Everything of one run: facts, figures of each repetition, gauges, what failed."""
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in runners}
-    gauges, failures = [], {}
+    gauges: list[float] = []
+    failures: dict[str, str] = {}
     for repetition in range(repetitions):
         for name, runner in runners.items():
             gauges.append(_quiet(gauges))
@@ -76,16 +77,18 @@ def _quiet(before: Sequence[float]) -> float:
     return gauge
 
 
-def _installed(bed: Bed, names: Sequence[str], sizes: Sizes) -> dict[str, Runner]:
-    found = {}
+def installed(bed: Bed, names: Sequence[str], sizes: Sizes) -> tuple[dict[str, Runner], dict[str, str]]:
+    """The queues that can be measured here, and why the others cannot."""
+    found, missing = {}, {}
     for name in names:
         try:
             found[name] = Runner(bed, PEERS[name], sizes)
         except installing.Missing as error:
+            missing[name] = str(error)
             print(f"{name}: not measured, {error}", file=sys.stderr, flush=True)
     if not found:
         sys.exit("There is nothing to measure.")
-    return found
+    return found, missing
 
 
 def _arguments() -> argparse.Namespace:

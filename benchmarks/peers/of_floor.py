@@ -53,7 +53,7 @@ class Floor(Adapter):
 
     async def set_up(self) -> None:
         with connect() as session:
-            session.execute(TABLE)  # type: ignore[call-overload]
+            session.execute(TABLE)
 
     async def open(self) -> None:
         self.session = connect()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from benchmarks.bed import ROOT
 from benchmarks.peers import installing, tables
-from benchmarks.peers.catalog import FLOOR, OURS, PEERS
+from benchmarks.peers.catalog import FLOOR, OURS
 
 PAGE: Final = ROOT / "docs" / "performance.md"
 PICTURES: Final = ROOT / "docs" / "img"
@@ -51,9 +51,7 @@ def circumstances(result: dict[str, Any]) -> str:
         f"The slowest moment of the machine was {max(gauges) / min(gauges):.2f} × its quickest (a fixed loop before"
         " each repetition).",
     ]
-    missing = [name for name in PEERS if name not in result["figures"]]
-    if missing:
-        lines.append(f"Not measured: {', '.join(missing)}.")
+    lines += [f"{name} was not measured: {why}." for name, why in result["missing"].items()]
     lines += [f"{name} failed at least once: {why}." for name, why in result["failures"].items()]
     versions = ["| queue | version | jobs a drain | settings |", "|---|---|---:|---|"]
     versions += [

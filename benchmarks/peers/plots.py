@@ -88,7 +88,11 @@ def _number(value: float) -> str:
 
 def main() -> None:
     plot, folder = sys.argv[1], Path(sys.argv[2])
-    {"peers": peers, "scale": scale}[plot](json.load(sys.stdin), folder)
+    data = json.load(sys.stdin)
+    if plot == "peers":
+        peers(data, folder)
+    else:
+        scale(data, folder)
 
 
 if __name__ == "__main__":

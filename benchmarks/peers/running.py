@@ -139,7 +139,7 @@ class Runner:
 
     def _await_end(self, database: str, end: float) -> None:
         with self.bed.session(database) as session:
-            while (left := session.execute(self.facts["unfinished"]).fetchone()) and left[0]:  # type: ignore[call-overload]
+            while (left := session.execute(self.facts["unfinished"]).fetchone()) and left[0]:
                 if time.monotonic() > end:
                     raise Failed(f"{left[0]} jobs were never finished")
                 time.sleep(LOOK_S)
