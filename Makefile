@@ -73,7 +73,8 @@ chaos: setup ## Kill processes and the database at random and check that nothing
 bench: setup ## Measure this machine in minutes (starts its own server); ARGS="--jobs 100000"
 	$(PY) -m benchmarks.alone $(ARGS)
 
-bench-peers: setup ## Measure ours beside eleven other queues, into docs/performance.md (35 minutes; installs them in .data/bench)
+bench-peers: setup ## Measure ours beside nine other queues, into docs/performance.md (35 minutes; installs them in .data/bench)
+	@mkdir -p .data
 	$(PY) -m benchmarks.peers --write --json .data/bench-peers.json $(ARGS)
 
 bench-regress: setup ## Compare ours with the SQL floor and with the stored ratios; exit 1 when it became slower

@@ -18,7 +18,7 @@ from benchmarks import bed as beds
 from benchmarks.bed import Bed
 from benchmarks.peers import page, tables
 from benchmarks.peers.catalog import OURS, PEERS, Peer
-from benchmarks.peers.running import DATABASE, TEMPLATE, Runner, Sizes
+from benchmarks.peers.running import DATABASE, Runner, Sizes
 
 KIB: Final = 1_024
 PAYLOAD_BYTES: Final = 100
@@ -156,9 +156,10 @@ def verbs(
     bed: Bed, *, jobs: int, batch: int, size: int = PAYLOAD_BYTES, tenants: int = 1, loudest: float = 1.0
 ) -> Row:
     """One process enqueues `jobs` and then claims and completes them, `batch` a call, by the platform's functions."""
-    if not bed.value("SELECT count(*) FROM pg_database WHERE datname = %s", [TEMPLATE]):
-        Runner(bed, PEERS[OURS], Sizes()).make()
-    bed.fresh(DATABASE, TEMPLATE)
+    runner = Runner(bed, PEERS[OURS], Sizes())
+    if not bed.value("SELECT count(*) FROM pg_database WHERE datname = %s", [runner.template]):
+        runner.make()
+    runner.copy()
     wanted = {"jobs": jobs, "batch": batch, "size": size, "tenants": tenants, "loudest": loudest}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.scale_side", json.dumps(wanted)],
@@ -187,17 +188,17 @@ class OnShards(Runner):
     def __init__(self, bed: Bed, count: int, sizes: Sizes) -> None:
         self.count = count
         peer = PEERS[OURS]
-        super().__init__(bed, Peer(peer.name, peer.adapter, jobs=peer.jobs, one_command=True), sizes)
+        super().__init__(bed, Peer(f"{count} shards", peer.adapter, jobs=peer.jobs, one_command=True), sizes)
 
     def make(self) -> None:
-        for name in (TEMPLATE, *self._named(TEMPLATE)):
+        for name in (self.template, *self._named(self.template)):
             self.bed.fresh(name)
-        self._call(TEMPLATE, "setup")
-        self.facts = self._call(TEMPLATE, "info")
+        self._call(self.template, "setup")
+        self.facts = self._call(self.template, "info")
 
     def copy(self) -> None:
-        self.bed.fresh(DATABASE, TEMPLATE)
-        for made, used in zip(self._named(TEMPLATE), self.databases(), strict=True):
+        self.bed.fresh(DATABASE, self.template)
+        for made, used in zip(self._named(self.template), self.databases(), strict=True):
             self.bed.fresh(used, made)
 
     def databases(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -141,9 +142,9 @@ def test_the_stored_ratios_are_of_figures_that_are_measured():
     assert all(0 < one["tolerance"] < 1 and one["ratio"] > 0 for one in stored.values())
 
 
-def test_jobs_are_counted_over_processes_and_waits_kept(tmp_path, monkeypatch):
+def test_jobs_are_counted_over_threads_and_processes_and_waits_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCH_RUN_DIR", str(tmp_path))
-    monkeypatch.setattr(counter, "_counter", None)
+    monkeypatch.setattr(counter, "_own", threading.local())
     counter.tick()
     counter.tick(1)
     (tmp_path / "1.counts").write_bytes(counter.COUNTS.pack(40, 7, 9))
@@ -152,8 +153,7 @@ def test_jobs_are_counted_over_processes_and_waits_kept(tmp_path, monkeypatch):
     assert (jobs, first) == (42, 7)
     assert last > 9
     assert len(counter.waits_ms(tmp_path)) == 1
-    assert counter._counter is not None
-    counter._counter.waits.close()
+    counter._own.counter.waits.close()
 
 
 def test_a_run_without_jobs_counts_none(tmp_path):
