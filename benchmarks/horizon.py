@@ -100,7 +100,7 @@ def main() -> None:
         options.json.write_text(json.dumps({"rows": rows, "verdicts": told}, indent=1) + "\n")
     if options.write:
         how = "python -m benchmarks.horizon " + " ".join(sys.argv[1:])
-        page.PAGE.write_text(tables.between(page.PAGE.read_text(), "horizon", f"`{how}`\n\n{text}"))
+        page.replace("horizon", f"`{how}`\n\n{text}")
     sys.exit(0 if all(claim.is_kept for claim in claims) else 1)
 
 

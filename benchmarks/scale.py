@@ -65,8 +65,7 @@ def main() -> None:
     if asked.json:
         asked.json.write_text(json.dumps({"facts": facts, "rows": rows}, indent=1) + "\n")
     if asked.write:
-        page.PAGE.write_text(tables.between(page.PAGE.read_text(), "scale", f"`{command}`\n\n{text}"))
-        page.draw("scale", plotted(rows))
+        page.replace("scale", f"`{command}`\n\n{text}", page.draw("scale", plotted(rows)))
 
 
 def report(rows: Mapping[str, Mapping[str, Row]], facts: Mapping[str, str]) -> str:

@@ -167,7 +167,7 @@ def main() -> None:
     text = report(costs_of(found["rows"], int(found["facts"]["machine"].split()[0])))
     print(text)
     if asked.write:
-        page.PAGE.write_text(tables.between(page.PAGE.read_text(), "worksheet", text))
+        page.replace("worksheet", text)
 
 
 if __name__ == "__main__":

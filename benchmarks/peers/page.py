@@ -16,6 +16,10 @@ from benchmarks.peers.catalog import FLOOR, OURS
 
 PAGE: Final = ROOT / "docs" / "performance.md"
 PICTURES: Final = ROOT / "docs" / "img"
+ALT: Final = {
+    "peers": "The same figures as bars: rates of each queue, start latency and log bytes.",
+    "scale": "Costs of a job by batch size and payload, rates by worker processes and by shards.",
+}
 MATPLOTLIB: Final = ("matplotlib>=3.10,<4",)
 
 
@@ -77,18 +81,24 @@ def names(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 def write(result: dict[str, Any]) -> None:
     """Put the run into the page, and draw its plots if a registry serves matplotlib."""
-    text = tables.between(PAGE.read_text(), "side by side", f"`{result['command']}`\n\n{report(result)}")
-    PAGE.write_text(text)
-    draw("peers", rows_of(result))
+    replace("side by side", f"`{result['command']}`\n\n{report(result)}", draw("peers", rows_of(result)))
 
 
-def draw(plot: str, data: object) -> None:
-    """Draw `plot` (see plots.py) in an environment of its own: the platform needs no plotting library."""
+def replace(mark: str, text: str, picture: str = "") -> None:
+    """Put `text`, and the picture below it, between the marks of that name."""
+    PAGE.write_text(tables.between(PAGE.read_text(), mark, f"{text}\n\n{picture}"))
+
+
+def draw(plot: str, data: object) -> str:
+    """Draw `plot` (see plots.py) in an environment of its own: the platform needs no plotting library.
+
+    Gives the picture's line for the page; empty where it could not be drawn.
+    """
     try:
         python = installing.python_with(MATPLOTLIB)
     except installing.Missing as error:
         print(f"plots: not drawn, {error}", file=sys.stderr)
-        return
+        return ""
     PICTURES.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         [python, "-m", "benchmarks.peers.plots", plot, str(PICTURES)],
@@ -97,3 +107,4 @@ def draw(plot: str, data: object) -> None:
         check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
     )
+    return f"![{ALT[plot]}](img/performance-{plot}.png)"
