@@ -14,7 +14,7 @@ PICTURES := clean_in_light and not dark-narrow and (home or paused-queue or poli
 # Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-latency bench-parked bench-scheduler bench-pages lock clean
+.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-peers bench-regress bench-scale bench-horizon bench-latency bench-parked bench-scheduler bench-pages lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -70,8 +70,23 @@ screenshots: setup ## Photograph the admin for the docs (needs Chromium; into do
 chaos: setup ## Kill processes and the database at random and check that nothing is lost (minutes)
 	$(PY) -m pytest -m chaos $(ARGS)
 
-bench: setup ## Measure this machine (starts its own platform state; see manage.py bench --help)
-	$(MANAGE) bench $(ARGS)
+bench: setup ## Measure this machine in minutes (starts its own server); ARGS="--jobs 100000"
+	$(PY) -m benchmarks.alone $(ARGS)
+
+bench-peers: setup ## Measure ours beside nine other queues, into docs/performance.md (35 minutes; installs them in .data/bench)
+	@mkdir -p .data
+	$(PY) -m benchmarks.peers --write --json .data/bench-peers.json $(ARGS)
+
+bench-regress: setup ## Compare ours with the SQL floor and with the stored ratios; exit 1 when it became slower
+	$(PY) -m benchmarks.regress $(ARGS)
+
+bench-scale: setup ## What a job costs by batch, payload, processes, shards and tenants; the capacity worksheet (20 minutes)
+	@mkdir -p .data
+	$(PY) -m benchmarks.scale --write --json .data/bench-scale.json $(ARGS)
+	$(PY) -m benchmarks.worksheet --write .data/bench-scale.json
+
+bench-horizon: setup ## Old snapshot, pg_dump, growth, backlogs, tenants (40 minutes); shorter: ARGS="--held 60 --windows 6"
+	$(PY) -m benchmarks.horizon --write $(or $(ARGS),--held 600 --windows 10)
 
 bench-latency: setup ## Measure how soon urgent work starts, over HTTP and in a worker (starts its own server)
 	$(PY) -m benchmarks.latency $(ARGS)

@@ -1,0 +1,1 @@
+"""The app of the handler that side-by-side measurements run."""
