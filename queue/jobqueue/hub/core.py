@@ -175,7 +175,7 @@ class Hub:
                     row.is_urgent |= any(mark.is_urgent for mark in wanted)
             # To the claimers from this very thread: the hub's own would have to wake first.
             due = [] if self._is_over else self._take_due(time.monotonic())
-        self._hand_on(due)
+        self._hand_on(_parted(due))
 
     def resync(self) -> None:
         """Hints may have been missed: look for everyone now."""
@@ -220,10 +220,7 @@ class Hub:
                     self._changed.wait(self._nap_s(time.monotonic()))
             for waiter in ended:
                 waiter.settle([])
-            peeks = [look for look in due if not look.must_claim]
-            self._hand_on(
-                [*surplus, *([look] for look in due if look.must_claim), *([peeks] if peeks else [])]
-            )
+            self._hand_on([*surplus, *_parted(due)])
             if over and self._is_over and not ended:
                 return  # it may have been ended since the look: then there are some to answer
 
@@ -479,3 +476,9 @@ class Hub:
                 next_at = time.monotonic() + self._poll_s * random.uniform(0.5, 1.0)
                 self._plan(group, row, min(row.due_at, math.ceil(next_at / tick) * tick))
             self._changed.notify()
+
+
+def _parted(due: list[_Look]) -> list[list[_Look]]:
+    """A claimer's work each: a claim for itself, looks together."""
+    peeks = [look for look in due if not look.must_claim]
+    return [*([look] for look in due if look.must_claim), *([peeks] if peeks else [])]
