@@ -111,10 +111,19 @@ class Router:
         self, db: str, app_label: str, model_name: str | None = None, **hints: Any
     ) -> bool | None:
         target = hints.get("placement") or _declared(app_label, model_name)
-        shard_databases = set(aliases().values())
+        holds_control = _place(db) == _place("default")
+        holds_shard = _place(db) in map(_place, aliases().values())
         if target == BOTH:
-            return db == "default" or db in shard_databases
-        return db in shard_databases if target == SHARD else db == "default"
+            return holds_control or holds_shard
+        return holds_shard if target == SHARD else holds_control
+
+
+def _place(alias: str) -> tuple[str, str, str]:
+    """What database this is: a deployment that grew from one has its control beside its first shard, and one list of
+    what was applied there.
+    """
+    entry = settings.DATABASES[alias]
+    return str(entry.get("HOST", "")), str(entry.get("PORT", "")), str(entry["NAME"])
 
 
 def _declared(app_label: str, model_name: str | None) -> str:

@@ -64,8 +64,8 @@ def current() -> str | None:
 @contextmanager
 def producing(queue: str, parent: str | None, *, count: int = 1) -> Iterator[str | None]:
     """A PRODUCER span of an enqueue, within the trace of `parent`; gives the `traceparent` that jobs should carry."""
-    if not has_spans:
-        yield parent
+    if not has_spans or (parent is None and not _is_recorded()):
+        yield parent or current()
         return
     facts: dict[str, Any] = _facts(queue, "send")
     if count > 1:
@@ -85,7 +85,7 @@ def processing(
     `job` is what log lines of this thread say meanwhile: `job_id`, `generation` and the like; `trace_id` is added.
     """
     with bound_contextvars(**job, **logged(traceparent)):
-        if not has_spans:
+        if not has_spans or (traceparent is None and not _is_recorded()):
             yield
             return
         parent, queue = _context(traceparent), _name(queue_of)
@@ -114,6 +114,11 @@ def _name(queue_of: Callable[[], str]) -> str:
         return queue_of()
     except Exception:
         return "?"
+
+
+def _is_recorded() -> bool:
+    """Whether somebody has set up where spans go. Else one only carries a trace on, if there is one."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _tracer() -> Any:

@@ -402,10 +402,10 @@ class _Intake:
         self.unadmitted, self.unchecked = {}, set()
         tickets, self.tickets = self.tickets, {}  # each is good for one statement
         held = {i: ticket.reservation for i, ticket in tickets.items()}
-        lane_of = lanes.lane_ids({self.batch[i][0].lane for i in asked}, alias=self.alias)
-        asked = self._with_lane(asked, lane_of)
-        batch = [self.batch[i] for i in asked]
-        params = _params(batch, [held.get(i) for i in asked], lane_of, self.now)
+        lane_ids = self._lanes(asked)
+        asked = [i for i in asked if i in lane_ids]
+        params = _params([self.batch[i] for i in asked], [held.get(i) for i in asked], self.now)
+        params["lane_ids"] = [lane_ids[i] for i in asked]
         params |= _slots([self.places[i] for i in asked])
         versions = [self.checked.get(i) for i in asked]
         params["kind_versions"] = versions if self.checked else None
@@ -426,12 +426,14 @@ class _Intake:
             (ticket for i, ticket in tickets.items() if i not in self.answers), alias=self.alias
         )
 
-    def _with_lane(self, asked: list[int], lane_of: Mapping[LaneKey, int]) -> list[int]:
-        """Those of `asked` that have a lane; the others are refused, unless their keys say that they are replays."""
-        laneless = [i for i in asked if self.batch[i][0].lane not in lane_of]
+    def _lanes(self, asked: Sequence[int]) -> dict[int, int]:
+        """The lane of each that has one; the others are refused, unless their keys say that they are replays."""
+        keys = [self.batch[i][0].lane for i in asked]
+        lane_of = lanes.lane_ids(set(keys), alias=self.alias)
+        laneless = [i for i, key in zip(asked, keys, strict=True) if key not in lane_of]
         self.refused.update((i, lanes.too_many()) for i in laneless)
         self._read_back(laneless)
-        return [i for i in asked if self.batch[i][0].lane in lane_of]
+        return {i: lane_of[key] for i, key in zip(asked, keys, strict=True) if key in lane_of}
 
     def _read_back(self, among: Iterable[int] | None = None) -> None:
         """Answer those whose keys are held by earlier requests."""
@@ -538,7 +540,6 @@ def _slots(places: Sequence[Place]) -> dict[str, Any]:
 def _params(
     batch: Sequence[tuple[NewJob, bytes | None]],
     reservations: Sequence[int | None],
-    lane_of: Mapping[LaneKey, int],
     now: datetime | None,
 ) -> dict[str, Any]:
     jobs = [job for job, _ in batch]
@@ -558,4 +559,4 @@ def _params(
         "reservations": list(reservations),
     }
     packed = {name: None if all(v is None for v in values) else values for name, values in columns.items()}
-    return packed | {"lane_ids": [lane_of[job.lane] for job in jobs], "now": now}
+    return packed | {"now": now}

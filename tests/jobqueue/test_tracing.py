@@ -38,6 +38,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("test"))
+    monkeypatch.setattr(tracing, "_is_recorded", lambda: True)
     yield exporter
     provider.shutdown()
 
@@ -239,3 +240,9 @@ def test_a_line_of_a_request_names_it_and_its_trace(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(public.ShowLife, "act", act)
     caller("acme", "read").get("/livez", traceparent=PARENT, x_request_id="r-1")
     assert (seen[0]["request_id"], seen[0]["trace_id"]) == ("r-1", TRACE)
+
+
+def test_nobody_is_asked_for_a_span_that_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_tracer", lambda: pytest.fail("a span was made"))
+    with tracing.producing("mail", None) as carried, tracing.processing(lambda: "mail", None, {"job_id": 1}):
+        assert carried is None

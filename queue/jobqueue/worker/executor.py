@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -9,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from types import FrameType
+from typing import Final
 
 from jobqueue import hub, wakeup
 from jobqueue.wakeup import Mark
@@ -24,6 +26,8 @@ from jobsplatform.loop import die_with_parent
 
 SWITCH_S = 0.001  # the engine waits at most so long for a busy handler to let go of the interpreter
 EXIT_KEEPER_GONE, EXIT_STUCK = 1, 70
+# A claim makes some thousands of objects that live for a moment: by default each would be looked at again and again.
+GC_THRESHOLD: Final = (20_000, 10, 10)
 
 
 def chosen_kinds(options: WorkerOptions) -> list[str]:
@@ -65,6 +69,8 @@ def run(private: str, options: WorkerOptions) -> None:
     _drain_on_signals(engine)
     if not solo:
         _wake_on_notifications(engine, options)
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
     code = _work(engine, worker)
     tracing.flush()
     sys.stdout.flush()
