@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 
-from jobqueue import leases, policies, upkeep
+from jobqueue import claiming, leases, policies, upkeep
 from jobqueue.claiming import Lease
 from jobqueue.types import Scope
 from jobsplatform.errors import JobsPlatformError
@@ -95,6 +97,38 @@ def test_two_racing_repeats_over_queues_get_the_same_leases() -> None:
         assert not isinstance(other, BaseException)
         assert {x.job_id for x in one} == {x.job_id for x in other}
         assert len(one) == 4
+
+
+def test_a_repeat_that_comes_between_two_queues_of_a_claim_hears_of_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("a", "b"):
+        cast.enqueue_many(2, queue=cast.queue(name), now=None)
+    claim = partial(cast.claim, "a", "b", limit=4, now=None, claim_key="c")
+    is_halfway, was_read = threading.Event(), threading.Event()
+    claim_from, earlier = claiming._claim_from, claiming._earlier
+
+    def claim_and_wait(*args: Any) -> Any:
+        rows = claim_from(*args)
+        is_halfway.set()
+        was_read.wait(10)
+        return rows
+
+    def read(*args: Any) -> Any:
+        found = earlier(*args)
+        if found:
+            was_read.set()
+        return found
+
+    def repeat() -> Any:
+        is_halfway.wait(10)
+        return claim()
+
+    monkeypatch.setattr(claiming, "_claim_from", claim_and_wait)
+    monkeypatch.setattr(claiming, "_earlier", read)
+    one, other = (_flat([answer]) for answer in together(claim, repeat))
+    assert {x.job_id for x in one} == {x.job_id for x in other}
+    assert len(one) == 4
 
 
 def test_a_claim_passes_over_a_job_that_is_being_touched() -> None:

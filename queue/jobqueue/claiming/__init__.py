@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 NOTE_EVERY_S: Final = 15  # what claims ask for is noted that often, not at each
+SETTLE_S: Final = 0.05  # more than a claim takes from one queue to the next
 CLASSES_MAX: Final = 10_000  # of claims, that a process remembers; then the memory starts anew
 
 _floors: dict[Key, Floor] = {}
@@ -120,7 +122,7 @@ def _claim_on(
     details: dict[int, sql.Row],
 ) -> list[Taken]:
     """One shard's part of a claim. Adds to `details` what came of the jobs with the commits."""
-    if repeated := _earlier(alias, request, call_hash, scope, now):
+    if repeated := _settled(alias, request, call_hash, scope, now):
         return repeated
     if len(request.queues) == 1:
         return _claim_from(QueueClaim(alias, request.queues[0], request, call_hash, scope, now), details)
@@ -148,6 +150,22 @@ def _claim_on(
         turns = unspent
     # A racing repeat may have taken all that there was.
     return taken or _earlier(alias, request, call_hash, scope, now)
+
+
+def _settled(
+    alias: str, request: ClaimRequest, call_hash: bytes, scope: Scope, now: datetime | None
+) -> list[Taken]:
+    """The live leases of another call with this key, which may still be under way: it takes its queues one after the
+    other. Who comes too early would hear of a part.
+    """
+    found = _earlier(alias, request, call_hash, scope, now)
+    while len(request.queues) > 1 and 0 < len(found) < request.limit:
+        time.sleep(SETTLE_S)
+        again = _earlier(alias, request, call_hash, scope, now)
+        if len(again) <= len(found):
+            return again
+        found = again
+    return found
 
 
 def _earlier(

@@ -13,6 +13,7 @@ import time
 from typing import Any, Final
 
 import psycopg
+from django.conf import settings
 
 from jobqueue.hub import notes, sessions
 from jobqueue.wakeup import Mark
@@ -24,8 +25,8 @@ AWAY_SECONDS: Final = 1.0  # a database that refused is not asked again sooner
 FLUSH_SECONDS: Final = 1.0
 
 # NOTIFY gets a transaction id, so its commit would wait for the disk; a hint need not survive a crash.
-_NOTIFY: Final = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
-_POSTED: Final = _NOTIFY.replace("%s, %s", "$1, $2").encode()
+_POSTED: Final = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+_PREPARED: Final = b"notify"
 
 
 class Notifier:
@@ -83,8 +84,7 @@ class Notifier:
         try:
             if len(texts) > 1 or not _is_free(connection) or _is_readable(connection):
                 return False  # (what is left to read is the end of the session)
-            connection.pgconn.send_query_params(_POSTED, [sessions.CHANNEL.encode(), texts[0].encode()])
-            connection.pgconn.flush()
+            _post(connection, texts[0])
         except psycopg.Error:
             return False  # the thread finds out
         return True
@@ -121,7 +121,8 @@ class Notifier:
                 connection = self._connection(alias)
                 _free(connection)
                 for text in notes.write(self._sender, marks):
-                    connection.execute(_NOTIFY, (sessions.CHANNEL, text))
+                    _post(connection, text)
+                    _free(connection)
                 return
             except (psycopg.Error, OSError) as error:
                 held = self._connections.pop(alias, None)
@@ -134,16 +135,32 @@ class Notifier:
 
     def _connection(self, alias: str) -> psycopg.Connection[Any]:
         if alias not in self._connections:
-            self._connections[alias] = sessions.connect(alias, "notifier")
+            connection = sessions.connect(alias, "notifier")
+            if settings.JOBS_PREPARED_STATEMENTS:
+                connection.pgconn.prepare(_PREPARED, _POSTED)
+            self._connections[alias] = connection
         return self._connections[alias]
+
+
+def _post(connection: psycopg.Connection[Any], text: str) -> None:
+    """Send one notification. Its answer is to be read before the next one."""
+    params = [sessions.CHANNEL.encode(), text.encode()]
+    if settings.JOBS_PREPARED_STATEMENTS:  # the server takes longer to read the statement than to run it
+        connection.pgconn.send_query_prepared(_PREPARED, params)
+    else:
+        connection.pgconn.send_query_params(_POSTED, params)
+    connection.pgconn.flush()
 
 
 def _is_free(connection: psycopg.Connection[Any]) -> bool:
     """Whether what was posted on it last is answered. Raises psycopg.Error for a session that was ended."""
     connection.pgconn.consume_input()
     while not connection.pgconn.is_busy():
-        if connection.pgconn.get_result() is None:
+        result = connection.pgconn.get_result()
+        if result is None:
             return True
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.OperationalError(result.error_message.decode("utf-8", "replace"))
     return False
 
 
