@@ -113,19 +113,30 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return True
 
     def _send_answers(self, settled: list[tuple[TConn, _Place]]) -> None:
-        """Answer these, and hand their connections back. One that its client must read to take is left to a thread of
-        its own: the others do not wait for it."""
+        """Answer these, and hand their connections back. One that fails is closed, and costs the others nothing."""
         finished = []
         for conn, place in settled:
-            content, stays = self._answer(conn, place)
-            if len(content) > AT_ONCE_BYTES:
-                self.tpool.submit(self._send_large, conn, place, content, stays)
-            else:
-                finished.append((conn, self._sent(conn, place, content) and stays))
+            stays: bool | None = False
+            with suppress(Exception):
+                stays = self._send_answer(conn, place)
+            if stays is not None:
+                finished.append((conn, stays))
         self.method_queue.defer(self._finish_answers, finished)
 
+    def _send_answer(self, conn: TConn, place: _Place) -> bool | None:
+        """Whether the connection may serve another request. None: its client must read before all is sent, which is
+        left to a thread of its own.
+        """
+        content, stays = self._answer(conn, place)
+        if len(content) > AT_ONCE_BYTES:
+            self.tpool.submit(self._send_large, conn, place, content, stays)
+            return None
+        return bool(content) and self._sent(conn, place, content) and stays
+
     def _send_large(self, conn: TConn, place: _Place, content: bytes, stays: bool) -> None:
-        is_sent = self._sent(conn, place, content)
+        is_sent = False
+        with suppress(Exception):
+            is_sent = self._sent(conn, place, content)
         self.method_queue.defer(self._finish_answers, [(conn, is_sent and stays)])
 
     def _answer(self, conn: TConn, place: _Place) -> tuple[bytes, bool]:
@@ -148,7 +159,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         try:
             conn.sock.setblocking(True)
             conn.sock.sendall(content)
-            return bool(content)
+            return True
         except OSError:
             place.response.undo()
             return False
