@@ -251,7 +251,10 @@ def test_through_a_transaction_pooler_work_is_found_by_looking(
                 end = {"generation": lease["generation"], "lease_token": lease["lease_token"]}
                 assert web.client().call(f"/v1/jobs/{lease['job_id']}/complete", end)[0] == 200
             assert pooled not in web.text("/metrics") or f"{pooled}}} 0.0" in web.text("/metrics")
-            listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'"
+            listening = (
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE query LIKE 'LISTEN%%' AND datname = current_database()"  # others listen to theirs
+            )
             assert cast.read(listening) == [(0,)]
         finally:
             web.stop()
