@@ -117,9 +117,24 @@ def theirs(text: str, zone: str, years: int = YEARS) -> list[datetime]:
 
 
 def agree(text: str, zone: str) -> bool:
-    """Whether cronsim's fires of five years are ours; where it gets lost, those until then."""
-    mine = ours(text, zone)
+    """Whether cronsim's fires of five years are ours; where it gets lost, those until then.
+
+    In zones in which it does, it may miss fires of ours while an hour is repeated, and may have no others.
+    """
+    mine, is_odd = ours(text, zone), zone in LOSES_IT
     try:
-        return mine == theirs(text, zone)
+        other = theirs(text, zone)
     except Lost as lost:
-        return zone in LOSES_IT and mine[: len(lost.found)] == lost.found
+        if not is_odd:
+            return False
+        other = lost.found
+        mine = [at for at in mine if other and at <= other[-1]]
+    missed = set(mine) - set(other)
+    return set(other) <= set(mine) and (
+        not missed or (is_odd and all(_is_repeated(at, zone) for at in missed))
+    )
+
+
+def _is_repeated(at: datetime, zone: str) -> bool:
+    """Whether the clock of `zone` shows for the second time what it shows at `at`."""
+    return at.astimezone(ZoneInfo(zone)).fold == 1

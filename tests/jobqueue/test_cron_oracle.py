@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -79,6 +79,14 @@ def test_cronsim_gets_lost_in_the_hour_that_chatham_s_clocks_repeat() -> None:
     mine, found = ours(text, zone), lost.value.found
     assert mine[: len(found)] == found
     assert _is_near_a_change(mine[len(found)], zone)
+
+
+def test_cronsim_misses_the_first_quarter_that_chatham_s_clocks_repeat() -> None:
+    extra = _extra(
+        "*/15 2 * * *", "Pacific/Chatham"
+    )  # 2026-04-04T14:00Z: the clock goes back from 03:45 to 02:45
+    assert extra[0] == datetime(2026, 4, 4, 14, tzinfo=UTC)
+    assert {at.astimezone(ZoneInfo("Pacific/Chatham")).strftime("%H:%M") for at in extra} == {"02:45"}
 
 
 def _extra(text: str, zone: str) -> list[datetime]:
