@@ -360,8 +360,9 @@ def test_draining_ends_at_the_given_instant_with_jobs_still_running() -> None:
 
 
 def test_once_leaves_when_nothing_is_claimable() -> None:
-    with Rig(once=True) as rig:
-        rig.queue.add(30)
+    rig = Rig(once=True)
+    rig.queue.add(30)
+    with rig:
         rig.thread.join(5)
         assert not rig.thread.is_alive()
         assert rig.queue.done() == 30
