@@ -21,7 +21,7 @@ from jobqueue.policy.types import Chosen
 from jobqueue.reads import JobFilter
 from jobqueue.shards import register
 from jobqueue.types import FLEET
-from jobsplatform import database, reach
+from jobsplatform import database, public, reach
 from jobsplatform.errors import Unavailable
 from tenants import registry
 from tests import cast
@@ -395,6 +395,24 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             access.authenticate(header)
     finally:
         heal()
+
+
+@on_shards
+def test_a_process_is_ready_without_control_if_it_ever_met_it_whoever_asked_for_that() -> None:
+    """Of several web processes one alone may have been asked for `/readyz` before control went away."""
+    reach.forget()
+    cast.acme()
+    cut("default")
+    try:
+        list(public.faults_of_databases())
+        away = public.databases_away()
+        assert set(away) == {"default"}
+        assert public.may_go_on(away)
+        reach.forget()
+        assert not public.may_go_on(away), "a process that begins meanwhile knows nobody"
+    finally:
+        heal()
+        public._away.clear()
 
 
 @on_shards
