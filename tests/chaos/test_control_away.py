@@ -66,7 +66,9 @@ class Users:
         self.successes: dict[str, list[float]] = {"enqueue": [], "claim": [], "complete": []}
         self.shards: Counter[str] = Counter()
         self.statuses: Counter[tuple[str, int]] = Counter()
-        self.threads = [threading.Thread(target=self._run, args=(number,)) for number in range(4)]
+        self.threads = [
+            threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(4)
+        ]
         for thread in self.threads:
             thread.start()
 

@@ -401,6 +401,7 @@ def test_control_may_be_away_while_work_goes_on() -> None:
 def test_a_process_is_ready_without_control_if_it_ever_met_it_whoever_asked_for_that() -> None:
     """Of several web processes one alone may have been asked for `/readyz` before control went away."""
     reach.forget()
+    database.give_connections_back()
     cast.acme()
     cut("default")
     try:
