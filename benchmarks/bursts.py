@@ -255,6 +255,9 @@ def _lines(environment: Mapping[str, str], seconds: float) -> Iterator[dict[str,
             if child.poll() is None:
                 child.kill()
                 child.wait()
+            for pipe in (child.stdin, child.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def _judged(server: Any, lines: Sequence[Mapping[str, Any]]) -> tuple[Verdict, float]:

@@ -3,7 +3,7 @@
 A dispatcher and a reaper run as they are shipped, paced by JOBS_PROMOTE_PER_SECOND and JOBS_REAP_PER_SECOND; `workers`
 processes claim and complete what they bring back, a hundred a claim. Meanwhile one producer commits a P0 job every
 `every` milliseconds and one consumer asks for P0 alone: the wait is from its commit to its lease. The first row is the
-same without anything to catch up with.
+same without anything to catch up with. All are served when the workers have completed the last of them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from benchmarks import ground, urgent
 BULK: Final = 3
 BASELINE_JOBS: Final = 200
 LATE_SHARE: Final = 1.5  # of the paced time within which all must be done
+# Not counts: those of a million rows, twice a second, would be a load of their own.
+CAUGHT_UP: Final = """SELECT NOT EXISTS (SELECT FROM queue_lease WHERE expires_at <= clock_timestamp())
+    AND NOT EXISTS (SELECT FROM queue_scheduledjob WHERE due_at <= clock_timestamp())"""
+SERVED: Final = "SELECT NOT EXISTS (SELECT FROM queue_readyjob) AND NOT EXISTS (SELECT FROM queue_lease)"
 
 
 def main() -> None:
@@ -34,7 +38,8 @@ def main() -> None:
         rows = [{"what": "nothing to catch up with", **_waits(tenant_id, BASELINE_JOBS, asked.every)}]
         rows.append(_recovered(tenant_id, asked.workers, asked.every))
     ground.show("Catching up after an outage", rows, asked.json)
-    if rows[1]["p99 ms"] >= 100 or rows[1]["seconds"] > LATE_SHARE * rows[1]["paced seconds"] + 5:
+    latest_s = LATE_SHARE * rows[1]["paced seconds"] + 5
+    if rows[1]["p99 ms"] >= 100 or max(rows[1]["caught up s"], rows[1]["all served s"]) > latest_s:
         sys.exit("P0 was starved, or the catch-up took longer than its pace.")
 
 
@@ -76,19 +81,25 @@ def _recovered(tenant_id: int, workers: int, every_ms: int) -> dict[str, Any]:
     leases, due = _left()
     paced_s = max(leases / settings.JOBS_REAP_PER_SECOND, due / settings.JOBS_PROMOTE_PER_SECOND)
     jobs = max(BASELINE_JOBS, int(paced_s * 1_000 / (every_ms + 5)))
-    done: list[float] = []
+    ends: list[float] = []
     began = time.perf_counter()
     manage = [sys.executable, str(ground.ROOT / "manage.py")]
     commands = [[*manage, "rundispatcher"], [*manage, "runreaper"]]
     commands += [[sys.executable, "-m", "benchmarks.recovery", "work"]] * workers
     with _running(commands):
-        watch = threading.Thread(target=_watch, args=(began, done), daemon=True)
+        watch = threading.Thread(target=_watch, args=(began, ends), daemon=True)
         watch.start()
         waits = _waits(tenant_id, jobs, every_ms)
         watch.join(paced_s * 3 + 60)
-    took = done[0] if done else float("inf")
+    caught_up_s, served_s = [*ends, float("inf"), float("inf")][:2]
     what = f"{leases:,} lapsed, {due:,} due"
-    return {"what": what, **waits, "seconds": took, "paced seconds": paced_s}
+    return {
+        "what": what,
+        **waits,
+        "paced seconds": paced_s,
+        "caught up s": caught_up_s,
+        "all served s": served_s,
+    }
 
 
 def _left() -> tuple[int, int]:
@@ -99,13 +110,14 @@ def _left() -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _watch(began: float, done: list[float]) -> None:
-    """Note when nothing is left to be taken back or promoted."""
+def _watch(began: float, ends: list[float]) -> None:
+    """Note when nothing is left to be taken back or promoted, and when all of it has been worked off."""
     from django.db import connections
 
-    while any(_left()):
-        time.sleep(0.5)
-    done.append(time.perf_counter() - began)
+    for statement in (CAUGHT_UP, SERVED):
+        while not ground.run(statement)[0][0]:
+            time.sleep(0.5)
+        ends.append(time.perf_counter() - began)
     connections.close_all()
 
 
@@ -117,8 +129,9 @@ def _waits(tenant_id: int, jobs: int, every_ms: int) -> dict[str, Any]:
         "p50 ms": p50,
         "p99 ms": p99,
         "max ms": most,
-        "seconds": 0.0,
         "paced seconds": 0.0,
+        "caught up s": 0.0,
+        "all served s": 0.0,
     }
 
 

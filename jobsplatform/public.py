@@ -18,7 +18,7 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.settings import patched_settings
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobsplatform import checks, metrics, problem, servers
+from jobsplatform import checks, metrics, problem, reach, servers
 from jobsplatform.errors import InsufficientScope, JobsPlatformError, Unavailable
 from jobsplatform.http import Call, Endpoint, Reply
 
@@ -85,7 +85,6 @@ def faults_of_databases() -> Iterator[str]:
     for alias, title in _titles().items():
         try:
             yield from (f"{title}: {fault}" for fault in _faults_of(alias))
-            _met_at[alias] = time.monotonic()
         except (DatabaseError, JobsPlatformError):
             _away.add(alias)
         else:
@@ -109,7 +108,7 @@ def may_go_on(away: Mapping[str, str]) -> bool:
     shards = set(settings.SHARD_ALIASES.values())
     if shards <= away.keys():
         return False
-    met_at = _met_at.get("default")
+    met_at = reach.met_at("default")
     return "default" not in away or (met_at is not None and time.monotonic() - met_at < REMEMBERED_SECONDS)
 
 
@@ -122,7 +121,6 @@ def _titles() -> dict[str, str]:
 
 
 _away: set[str] = set()
-_met_at: dict[str, float] = {}
 
 
 def _faults_of(alias: str) -> Iterator[str]:

@@ -64,6 +64,7 @@ class _Memory:
         self.probed: set[str] = set()
         self.running: dict[int, tuple[str, float]] = {}  # statement → its database, and when it began
         self.met: dict[str, weakref.WeakSet[Any]] = {}
+        self.met_at: dict[str, float] = {}  # when this process last had a connection to it
         self.looks = False
 
 
@@ -103,6 +104,12 @@ def met(alias: str, connection: Any) -> None:
     """A connection that is to be cut when its database stops answering."""
     with _memory.lock:
         _memory.met.setdefault(alias, weakref.WeakSet()).add(connection)
+        _memory.met_at[alias] = time.monotonic()
+
+
+def met_at(alias: str) -> float | None:
+    """When this process last had a connection to a database, by its own clock; None: never."""
+    return _memory.met_at.get(alias)
 
 
 class watched:

@@ -31,10 +31,15 @@ class RefusalsMiddleware:
         if isinstance(exception, Forbidden):
             raise PermissionDenied(exception.detail) from exception
         if isinstance(exception, (OperationalError, InterfaceError)):
-            return _page(Unavailable("The database does not answer, or took too long for a page."))
+            return unanswered()
         if isinstance(exception, JobsPlatformError):
             return _page(exception)
         return None
+
+
+def unanswered() -> HttpResponse:
+    """The page for a database that is away or too slow; for what is asked before any view, too."""
+    return _page(Unavailable("The database does not answer, or took too long for a page."))
 
 
 def _page(error: JobsPlatformError) -> HttpResponse:

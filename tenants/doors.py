@@ -18,13 +18,14 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
-from jobsplatform import frame
+from jobsplatform import frame, refusals
 from jobsplatform.acting import present
 from jobsplatform.errors import Invalid, JobsPlatformError, RateLimited
 from jobsplatform.http import address_of
@@ -71,7 +72,10 @@ class CodesMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        where = self._led_to(request)
+        try:
+            where = self._led_to(request)
+        except (OperationalError, InterfaceError):  # who this is nobody can say: no view is reached
+            return refusals.unanswered()
         return self.get_response(request) if where is None else HttpResponseRedirect(where)
 
     def _led_to(self, request: HttpRequest) -> str | None:

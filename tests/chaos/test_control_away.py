@@ -20,6 +20,7 @@ from tests.chaos.harness import SETTINGS, Client, Platform, until
 pytestmark = pytest.mark.slow
 
 SHARDS = 4
+SET_UP_SECONDS = 240  # five databases are migrated first, on a machine that others use too
 AWAY_SECONDS = 60.0
 QUIET_SECONDS_MAX = 5.0  # without any success of a verb, on a machine that others use too
 
@@ -32,7 +33,7 @@ def sharded(tmp_path: Path) -> Iterator[Platform]:
         flags=("--no-demo", "--shards", str(SHARDS)),
     )
     try:
-        platform.start().wait_ready()
+        platform.start().wait_ready(SET_UP_SECONDS)
         yield platform
     finally:
         platform.close()
@@ -65,7 +66,9 @@ class Users:
         self.successes: dict[str, list[float]] = {"enqueue": [], "claim": [], "complete": []}
         self.shards: Counter[str] = Counter()
         self.statuses: Counter[tuple[str, int]] = Counter()
-        self.threads = [threading.Thread(target=self._run, args=(number,)) for number in range(4)]
+        self.threads = [
+            threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(4)
+        ]
         for thread in self.threads:
             thread.start()
 

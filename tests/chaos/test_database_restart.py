@@ -102,7 +102,7 @@ def run(platform: Platform, load: Load, restarts: int) -> None:
     print(
         "seconds after the server's return:", {name: round(seconds, 1) for name, seconds in slowest.items()}
     )
-    load.drain(60)
+    load.drain(300)  # what each restart took along is suspected of it, and runs alone, one after another
     load.stop()
     # Processes for suspects come and go; all others are the same.
     after = {role: set(platform.pids(role)) for role in PROCESSES}

@@ -87,6 +87,17 @@ def test_the_floor_never_takes_the_whole_of_a_claim_that_has_strict_work(credit:
     assert split.owed <= 1 + limit * FIVE.reserved_share * EARLY + 1e-6
 
 
+@given(st.floats(0, 1), st.integers(1, 200))
+def test_strict_work_is_free_until_just_before_the_first_start_that_is_owed(
+    credit: float, limit: int
+) -> None:
+    floor = Floor(credit)
+    free = floor.free(FIVE, limit)
+    assert floor.split(FIVE, free) == (free, 0)
+    assert free == limit or floor.split(FIVE, free + 1) == (free, 1)
+    assert floor.free(five(0.0), limit) == limit
+
+
 def test_without_a_reserved_share_a_flood_takes_everything() -> None:
     assert not any(bulk_marks(five(0.0), [(10, dict.fromkeys(range(5), 100))] * 50))
 

@@ -15,12 +15,13 @@ from jobqueue.api import names, working
 from jobqueue.claiming import ClaimRequest, Lease, inversions, over_shards, summaries
 from jobqueue.claiming.transaction import QueueClaim
 from jobqueue.enqueue import enqueue
+from jobqueue.hub.core import POLL_SECONDS
 from jobqueue.policy.routing import STALE_S
 from jobqueue.policy.types import Chosen
 from jobqueue.reads import JobFilter
 from jobqueue.shards import register
 from jobqueue.types import FLEET
-from jobsplatform import database, reach
+from jobsplatform import database, public, reach
 from jobsplatform.errors import Unavailable
 from tenants import registry
 from tests import cast
@@ -235,6 +236,32 @@ def test_told_strict_work_is_claimed_where_it_is_and_nothing_else(
 
 
 @on_shards
+def test_told_strict_work_goes_to_many_who_wait_until_a_start_is_owed_to_bulk() -> None:
+    """Of the forty that eight consumers ask for together two are bulk's, but not the first ones."""
+    request = ClaimRequest(queues=(cast.queue(),), limit=40)
+    summaries.listen()
+    put("shard1", 20, priority=4)
+    put("shard2", 1, priority=0)
+    assert [lease.priority for lease in claiming.claim_told(request)] == [0]
+    put("shard2", 30, priority=0)
+    assert [lease.priority for lease in claiming.claim_told(request)] == [0] * 18
+    assert claiming.claim_told(request) == []
+    assert 4 in {lease.priority for lease in claiming.claim(request, urgent_first=True)}
+
+
+@on_shards
+def test_strict_work_is_held_up_by_nothing_else_where_that_is_asked_for() -> None:
+    request = ClaimRequest(queues=(cast.queue(),), limit=5)
+    for alias in ALIASES:
+        put(alias, 2, priority=2)
+    put("shard3", 1, priority=0)
+    assert [lease.priority for lease in claiming.claim(request, urgent_first=True)] == [0]
+    assert [lease.priority for lease in claiming.claim(request, urgent_first=True)] == [2] * 5
+    put("shard0", 1, priority=0)
+    assert [lease.priority for lease in claiming.claim(request)] == [0, 2, 2, 2]
+
+
+@on_shards
 def test_told_work_never_exceeds_the_limit_and_leaves_bulk_its_floor() -> None:
     request = ClaimRequest(queues=(cast.queue(),), limit=2)
     summaries.listen()
@@ -265,6 +292,23 @@ def test_urgent_work_reaches_a_waiting_consumer_and_the_rest_follows_at_once() -
         got += waiter.leases()
     assert 0 in {lease.priority for lease in got}
     assert all(waiter is not None and waiter.leases() for waiter in waiters)
+
+
+@on_shards
+def test_who_waits_beside_one_that_got_urgent_work_need_not_wait_for_the_next_look() -> None:
+    parked = hub.current()
+    wakeup.forget_hearer(parked.hint)  # nobody tells: the hub finds it by a look of its own
+    put("shard3", 1, priority=0)
+    put("shard1", 5, priority=3)
+    request, began = ClaimRequest(queues=(cast.queue(),), limit=2), time.monotonic()
+    waiters = [parked.park(request, FLEET, wait_s=10) for _ in range(2)]
+    got = []
+    for waiter in waiters:
+        assert waiter is not None
+        waiter.wait()
+        got.append([lease.priority for lease in waiter.leases()])
+    assert sorted(got) == [[0], [3, 3]]
+    assert time.monotonic() - began < POLL_SECONDS / 2
 
 
 # Shards that are away
@@ -351,6 +395,25 @@ def test_control_may_be_away_while_work_goes_on() -> None:
             access.authenticate(header)
     finally:
         heal()
+
+
+@on_shards
+def test_a_process_is_ready_without_control_if_it_ever_met_it_whoever_asked_for_that() -> None:
+    """Of several web processes one alone may have been asked for `/readyz` before control went away."""
+    reach.forget()
+    database.give_connections_back()
+    cast.acme()
+    cut("default")
+    try:
+        list(public.faults_of_databases())
+        away = public.databases_away()
+        assert set(away) == {"default"}
+        assert public.may_go_on(away)
+        reach.forget()
+        assert not public.may_go_on(away), "a process that begins meanwhile knows nobody"
+    finally:
+        heal()
+        public._away.clear()
 
 
 @on_shards

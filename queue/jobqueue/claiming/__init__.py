@@ -54,11 +54,15 @@ _floors_lock = threading.Lock()
 _noted: dict[Key, datetime] = {}
 
 
-def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None = None) -> list[Lease]:
+def claim(
+    request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None = None, urgent_first: bool = False
+) -> list[Lease]:
     """Lease up to `limit` jobs, most urgent first; an empty list is a normal answer.
 
     Over several queues: their strict bands first, oldest head first, then the queues in turn. A repeat of a
     `claim_key` gives the live leases of the first call. Raises KeyConflict for a key with other arguments.
+    `urgent_first`: over several shards strict work comes back as soon as it is leased, and the rest is left to another
+    claim, which the caller makes at once.
     """
     details: dict[int, sql.Row] = {}
     call_hash = b"" if request.claim_key is None else hash_of_key(request, scope)
@@ -68,7 +72,7 @@ def claim(request: ClaimRequest, *, scope: Scope = FLEET, now: datetime | None =
         taken = [(alias, row) for row in _claim_on(alias, request, call_hash, scope, now, details)]
     else:
         ways = over_shards.Ways(_claim_on, _note_of, details)
-        taken = over_shards.claim(request, call_hash, scope, now, ways)
+        taken = over_shards.claim(request, call_hash, scope, now, ways, urgent_first=urgent_first)
     return _leases(taken, details)
 
 

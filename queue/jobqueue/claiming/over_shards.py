@@ -79,8 +79,12 @@ def claim(
     scope: Scope,
     now: datetime | None,
     ways: Ways,
+    *,
+    urgent_first: bool = False,
 ) -> Found:
     """Leases of several shards, most urgent first. Raises KeyConflict.
+
+    With `urgent_first` strict work is not held up by what else there is: that is left to another claim.
 
     Raises Unavailable when no shard can be reached; one that is away costs nothing but its own work.
     """
@@ -88,6 +92,7 @@ def claim(
     if found:
         return found
     run = _Claim(request, call_hash, scope, now, ways)
+    run.urgent_first = urgent_first
     run.look()
     unknown = run.view.unknown
     if len(unknown) == len(database.aliases()):  # raises what they have to say
@@ -96,7 +101,7 @@ def claim(
         run.on_one_shard()
     else:
         run.over_queues()
-    if request.claim_key is None or not run.found:
+    if not run.is_cut and (request.claim_key is None or not run.found):
         run.blind([number for number in unknown if not reach.is_down(database.aliases()[number])])
     return run.found
 
@@ -142,6 +147,8 @@ class _Claim:
         self.view = summaries.View({}, [], {})
         self.spent: set[tuple[int, int, int]] = set()  # queue, shard, band: gave less than was asked
         self.failed: set[int] = set()  # shards that gave no answer
+        self.urgent_first = False
+        self.is_cut = False  # strict work was found, and nothing else is to hold it up
 
     @property
     def heads(self) -> dict[int, Heads]:
@@ -164,7 +171,7 @@ class _Claim:
 
     @property
     def left(self) -> int:
-        return self.request.limit - len(self.found)
+        return 0 if self.is_cut else self.request.limit - len(self.found)
 
     def on_one_shard(self) -> None:
         """With a claim_key all leases come from one shard, that of the most urgent head: a repeat finds them there."""
@@ -287,11 +294,11 @@ class _QueueTurn:
         return self.found
 
     def run_told(self) -> Found:
-        """Strict work alone, from where it was told of; nothing when something is owed to bulk bands."""
+        """Strict work alone, from where it was told of, until a start is owed to bulk bands."""
         floor = self._remembered().floor
-        left, owed = floor.split(self.policy, self.request.limit)
-        if owed:
-            return []
+        left = self.request.limit
+        if self.policy.bulk_bands & set(self.bands):
+            left = floor.free(self.policy, left)
         for band, shards in sorted(summaries.told(self.queue.id, self.strict).items()):
             few = shards[: min(PARALLEL_MAX, left)]
             aims = [Aim(shard, band, left // len(few), Chosen.STRICT) for shard in few]
@@ -323,6 +330,8 @@ class _QueueTurn:
     def _start(self, part: Part, limit: int) -> list[Started]:
         started: list[Started] = []
         for _ in range(ROUNDS_MAX):
+            if self.claim.is_cut and part is not Part.FLOOR:
+                break
             self._look()
             left = limit - len(started)
             if part is Part.WEIGHTED and (urgent := self._aims(Part.STRICT, left)):
@@ -374,6 +383,8 @@ class _QueueTurn:
                 by_band.setdefault(aim.band, []).extend((alias, one.taken) for one in got)
                 inversions.started(self.queue, aim.band, aim.chosen, len(got), known)
                 started += got
+        if part is Part.STRICT and started and self.claim.urgent_first:
+            self.claim.is_cut = True
         self.found += [one for _, found in sorted(by_band.items()) for one in found]
         return started
 

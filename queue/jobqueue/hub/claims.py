@@ -48,10 +48,18 @@ def claim_for(members: Sequence[Waiter], is_urgent: bool) -> list[list[Lease]]:
         if is_urgent:
             claiming.expect_urgent(request, scope)
             held = claiming.claim_told(request, scope=scope)
-        dealt = deal(held or claiming.claim(request, scope=scope), others)
+        dealt = deal(held or claiming.claim(request, scope=scope, urgent_first=True), others)
         _label(others, dealt)
         hands |= zip(others, dealt, strict=True)
     return [hands[member] for member in members]
+
+
+def is_cut_short(request: ClaimRequest, hands: Sequence[Sequence[Lease]]) -> bool:
+    """Whether a claim gave strict work alone, over several shards, and there may be more at once."""
+    if len(database.aliases()) == 1:
+        return False
+    strict = {(queue.id, band) for queue in request.queues for band in queue.scheduling.strict_bands}
+    return any((lease.queue_id, lease.priority) in strict for hand in hands for lease in hand)
 
 
 def is_repeat(request: ClaimRequest, scope: Scope) -> bool:

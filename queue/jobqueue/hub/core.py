@@ -26,7 +26,7 @@ from jobqueue.hub.waiters import Check, Group, Waiter
 from jobqueue.limits import WORKER_CLAIM_LIMIT_MAX
 from jobqueue.types import Scope
 from jobqueue.wakeup import Mark
-from jobsplatform import database, events
+from jobsplatform import events
 from jobsplatform.errors import JobsPlatformError
 
 POLL_SECONDS: Final = 1.0  # between two looks of a group that nobody hints to; drawn from half of it on
@@ -173,9 +173,7 @@ class Hub:
                     self._plan(group, row, 0.0)
                     row.hinted_at = row.hinted_at or time.monotonic()
                     row.is_urgent |= any(mark.is_urgent for mark in wanted)
-            # To the claimers from this very thread: the hub's own would have to wake first.
-            due = [] if self._is_over else self._take_due(time.monotonic())
-        self._hand_on(_parted(due))
+        self._hand_on_due()
 
     def resync(self) -> None:
         """Hints may have been missed: look for everyone now."""
@@ -332,6 +330,12 @@ class Hub:
             room -= waiter.request.limit
         return members
 
+    def _hand_on_due(self) -> None:
+        """To the claimers from this very thread: the hub's own would have to wake first."""
+        with self._changed:
+            due = [] if self._is_over else self._take_due(time.monotonic())
+        self._hand_on(_parted(due))
+
     def _hand_on(self, work: Sequence[list[_Look] | _Surplus]) -> None:
         if work:
             with self._work:
@@ -401,6 +405,7 @@ class Hub:
                 again = self._serve(looks[0])
             finally:
                 self._finish(looks[0].group, looks[0].row, again)
+            self._hand_on_due()  # what came meanwhile
             return
         allowed = [look for look in looks if self._is_let_in(look)]
         try:
@@ -444,8 +449,7 @@ class Hub:
                 self._keep(group, member, hand)
         asked = sum(member.request.limit for member in members)
         got = sum(map(len, hands))
-        # Over several shards urgent work was handed out before anything else was looked at.
-        return got == asked or (got > 0 and is_urgent and len(database.aliases()) > 1)
+        return got == asked or claims.is_cut_short(members[0].request, hands)
 
     def _deliver(self, waiter: Waiter, hand: list[Lease]) -> bool:
         with self._changed:

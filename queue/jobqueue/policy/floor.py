@@ -38,6 +38,15 @@ class Floor:
                 owed, credit = owed + 1, credit - 1.0
         return Split(limit - owed, owed)
 
+    def free(self, policy: Policy, limit: int) -> int:
+        """How many of `limit` starts strict bands may have before the first that is bulk's."""
+        step, credit = _step(policy), self.credit
+        for count in range(limit if step > 0 else 0):
+            credit += step
+            if credit >= _FULL:
+                return count
+        return limit
+
     def ahead(self, policy: Policy, limit: int, *, is_flooded: bool) -> Floor:
         """What others see while `limit` starts are under way: bulk's are taken off, and where strict work is known to
         take the rest, those have earned.

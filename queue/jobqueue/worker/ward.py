@@ -67,6 +67,9 @@ class Ward:
         self._limit = limit  # processes at a time
         self._run_s = run_s  # longest run of a suspect
         self._waiting: dict[int, _Patient] = {}  # by place in the book
+        self._away: list[
+            float
+        ] = []  # when those come back that were sent away; others may take them meanwhile
         self._rooms: list[_Room] = []
         self._next_place = 0
         self._mean_s = 1.0  # that a suspect takes
@@ -97,21 +100,21 @@ class Ward:
         self._rooms = [room for room in self._rooms if room.process is not process]
 
     def admit(self, body: bytes, now: float) -> None:
-        """Take over the lease in an executor's ISOLATE frame, or give it back when too many wait."""
+        """Take over the lease in an executor's ISOLATE frame; when too many wait, one of them goes back."""
         taken_at, held = unpack_isolated(body)
         held = held._replace(place=self._next_place)
         self._next_place = (self._next_place + 1) % PLACES
         self._waiting[held.place] = _Patient(taken_at, held, body, now)
         self.book.add(taken_at, [held], now)
         if len(self._waiting) > ROOM * self._limit:
-            self._send_away([held.place])
+            self._send_away([self._newest()], now)
 
     def treat(self, now: float) -> None:
         """Hand those that wait to processes that are free; end what has run for too long, or has nothing to do."""
         for room in self._rooms:
             self._look_at(room, now)
         late = [place for place, one in self._waiting.items() if self.is_closed or now - one.came_at > WAIT_S]
-        self._send_away(late)
+        self._send_away(late, now)
         while self._waiting and (free := self._free_room()) is not None:
             self._hand_over(free, now)
         for room in self._rooms:
@@ -176,13 +179,22 @@ class Ward:
             self._waiting.pop(lease.place, None)
         return held
 
-    def _send_away(self, places: list[int]) -> None:
+    def _newest(self) -> int:
+        """The place of the one that was claimed least often, of such the last to come: who was sent away before stays,
+        or it might never have its turn.
+        """
+        return min(reversed(self._waiting), key=lambda place: self._waiting[place].held.generation)
+
+    def _send_away(self, places: list[int], now: float) -> None:
         """Back to the queue; when the ward stays open, for about as long as those before them take."""
         held = self._take_out(places)
         if self.is_closed:
             self._partings.release(held)
             return
-        ahead = len(self._waiting)
-        for index, lease in enumerate(held):
-            delay_s = math.ceil((ahead + index) * self._mean_s / self._limit)
-            self._partings.postpone([lease], min(max(delay_s, BACK_S_MIN), BACK_S_MAX))
+        self._away = [back_at for back_at in self._away if back_at > now]
+        for lease in held:
+            ahead = len(self._waiting) + len(self._away)
+            delay_s = math.ceil(ahead * self._mean_s / self._limit)
+            delay_s = min(max(delay_s, BACK_S_MIN), BACK_S_MAX)
+            self._partings.postpone([lease], delay_s)
+            self._away.append(now + delay_s)

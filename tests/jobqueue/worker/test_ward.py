@@ -25,10 +25,10 @@ from tests.jobqueue.worker.fake import Rig, make_lease
 from tests.jobqueue.worker.test_keeper import PlayedExecutor, Stage
 
 
-def isolate(executor: PlayedExecutor, job_id: int) -> None:
+def isolate(executor: PlayedExecutor, job_id: int, generation: int = 2) -> None:
     """The executor has claimed a suspect and hands it on."""
     now = datetime.now(UTC).timestamp()
-    held = Held(0, job_id, 2, b"t" * 16, now, 30.0)
+    held = Held(0, job_id, generation, b"t" * 16, now, 30.0)
     executor.far.send(Word.ISOLATE, pack_isolated(time.monotonic(), held, f"lease {job_id}"))
 
 
@@ -203,8 +203,10 @@ def test_more_than_can_wait_go_back_until_about_their_turn(monkeypatch: pytest.M
     monkeypatch.setattr(ward_module, "ROOM", 2)
     stage = staged(100, 101, 102, 103, 104)
     stage.until(lambda: len(stage.queue.calls["release"]) == 3)
-    assert {call.delay_s for call in stage.queue.calls["release"]} == {2}
+    delays = {call.job_id: call.delay_s for call in stage.queue.calls["release"]}
+    assert delays == {102: 2, 103: 3, 104: 4}, "one after the other"
     assert [lease.job_id for lease in stage.keeper._ward.book] == [101]
+    stage.keeper._ward._away.clear()  # they are back
     stage.keeper._ward._mean_s = 10.0
     for job_id in (105, 106):
         isolate(stage.started[0], job_id)
@@ -214,6 +216,21 @@ def test_more_than_can_wait_go_back_until_about_their_turn(monkeypatch: pytest.M
     isolate(stage.started[0], 107)
     stage.until(lambda: len(stage.queue.calls["release"]) == 5)
     assert stage.queue.calls["release"][-1].delay_s == 30, "another worker may have room"
+    stage.close()
+
+
+def test_who_was_sent_away_before_stays_and_who_came_last_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else chance decides who runs, and of many that come again and again one may never have its turn."""
+    monkeypatch.setattr(ward_module, "ROOM", 2)
+    stage = staged(100)
+    for job_id, generation in ((101, 2), (102, 3), (103, 9)):
+        isolate(stage.started[0], job_id, generation)
+    stage.until(lambda: stage.queue.calls["release"])
+    assert [call.job_id for call in stage.queue.calls["release"]] == [101]
+    assert [lease.job_id for lease in stage.keeper._ward.book] == [102, 103]
+    isolate(stage.started[0], 104, 3)
+    stage.until(lambda: len(stage.queue.calls["release"]) == 2)
+    assert [lease.job_id for lease in stage.keeper._ward.book] == [102, 103], "of equals the last goes"
     stage.close()
 
 
