@@ -5,7 +5,7 @@
 WITH found AS MATERIALIZED (
         SELECT d.failed_at, d.job_id FROM dlq_deadletter d
         WHERE d.fingerprint = %(fingerprint)s::text
-            AND d.failed_at <= coalesce(%(before_at)s::timestamptz, 'infinity')
+            AND d.failed_at <= coalesce(%(before_at)s::timestamptz, (SELECT max(x.failed_at) FROM dlq_deadletter x))
             AND (%(before_at)s::timestamptz IS NULL
                  OR (d.failed_at, d.job_id) < (%(before_at)s::timestamptz, %(before_id)s::bigint))
         ORDER BY d.failed_at DESC, d.job_id DESC LIMIT %(limit)s::int

@@ -32,9 +32,9 @@ class Span:
 SPANS: Final = {
     span.name: span
     for span in (
-        Span("hour", "the last hour", 3_600, 60),
-        Span("6h", "the last 6 hours", 6 * 3_600, 300),
-        Span("day", "the last 24 hours", 24 * 3_600, 900),
+        Span("hour", "last hour", 3_600, 60),
+        Span("6h", "last 6 hours", 6 * 3_600, 300),
+        Span("day", "last 24 hours", 24 * 3_600, 900),
     )
 }
 SPAN_DEFAULT: Final = SPANS["hour"]

@@ -301,9 +301,9 @@ def test_depth_and_age_over_time_are_a_chart_and_a_table_by_queue_and_level() ->
     assert '"label": "default P1", "values": [3.0, 3.0]' in depth.replace("&quot;", '"')
     assert '"label": "default P1", "values": [480.0, 540.0]' in age.replace("&quot;", '"')
     assert text.count("<td>540</td>") == text.count("<td>480</td>") == 1
-    assert '<a href="?span=hour" aria-current="true">The last hour</a>' in text
+    assert '<strong class="chip" aria-current="true">last hour</strong>' in text
     part = text_of(client, "/t/acme/?span=day&fragment=depths")
-    assert '<a href="?span=day" aria-current="true">The last 24 hours</a>' in part
+    assert '<strong class="chip" aria-current="true">last 24 hours</strong>' in part
     assert re.search(r'"values": \[3\.0(, 3\.0)?\]', part.replace("&quot;", '"'))
 
 
