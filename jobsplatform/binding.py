@@ -18,13 +18,12 @@ from typing import Any, Final
 import psycopg
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
-from psycopg.types.numeric import Int2, Int4, Int8
 
 _PARAMETER = re.compile(r"%(?:%|\((\w+)\)s(?:::(\w+(?:\[\])?))?)")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # from which PostgreSQL counts microseconds
 _MICROSECOND = timedelta(microseconds=1)
 
-Encoder = Callable[[Any], Any]
+Pack = Callable[[Any], bytes]
 
 
 class _Wire:
@@ -104,74 +103,82 @@ def _of_instants(values: Sequence[datetime | None]) -> bytes:
 _TEXTS: Final = _of_bytes(25)
 _INSTANTS: Final = _of_numbers(1184, "q", 8)
 
-# Of each array type: its OID, and what makes its body.
-_ARRAYS: Final[Mapping[str, tuple[int, Callable[[Any], bytes]]]] = {
+
+def _instant(value: datetime) -> bytes:
+    return _BIGINT((value - _EPOCH) // _MICROSECOND)
+
+
+_BIGINT: Final = struct.Struct(">q").pack
+
+# Of each type: its OID, and what makes its body. A JSON document is given as its text.
+_TYPES: Final[Mapping[str, tuple[int, Pack]]] = {
+    "bigint": (20, _BIGINT),
+    "int": (23, struct.Struct(">i").pack),
+    "smallint": (21, struct.Struct(">h").pack),
+    "bool": (16, struct.Struct(">?").pack),
+    "boolean": (16, struct.Struct(">?").pack),
+    "float": (701, struct.Struct(">d").pack),
+    "float8": (701, struct.Struct(">d").pack),
+    "text": (25, str.encode),
+    "bytea": (17, bytes),
+    "timestamptz": (1184, _instant),
+    "json": (114, str.encode),
+    "jsonb": (3802, lambda text: b"\1" + text.encode()),
     "bigint[]": (1016, _of_numbers(20, "q", 8)),
     "int[]": (1007, _of_numbers(23, "i", 4)),
     "smallint[]": (1005, _of_numbers(21, "h", 2)),
     "bool[]": (1000, _of_numbers(16, "?", 1)),
-    "timestamptz[]": (1185, _of_instants),
+    "float8[]": (1022, _of_numbers(701, "d", 8)),
     "text[]": (1009, _of_texts),
     "bytea[]": (1001, _of_bytes(17)),
+    "timestamptz[]": (1185, _of_instants),
 }
-# Of single values: the OID of a null, and what psycopg is to take a value for where it would choose by its size.
-_SCALARS: Final[Mapping[str, tuple[int, Encoder]]] = {
-    "bigint": (20, Int8),
-    "int": (23, Int4),
-    "smallint": (21, Int2),
-    "timestamptz": (1184, lambda value: value),
-    "float": (701, lambda value: value),
-    "bool": (16, lambda value: value),
-    "boolean": (16, lambda value: value),
-    "bytea": (17, lambda value: value),
-}
+_WIRES: Final[Mapping[str, type[_Wire]]] = {name: _wire(name, oid) for name, (oid, _) in _TYPES.items()}
 
 
-def _as_array(name: str, oid: int, body: Callable[[Any], bytes]) -> Encoder:
-    wire = _wire(name, oid)
-    null = wire(None)
-    return lambda values: null if values is None else wire(body(values))
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One numbered parameter, and how what is sent for it is made."""
 
-
-def _as_scalar(name: str, oid: int, taken_for: Encoder) -> Encoder:
-    null = _wire(name, oid)(None)
-    return lambda value: null if value is None else taken_for(value)
-
-
-_ENCODERS: Final[Mapping[str, Encoder]] = {
-    **{name: _as_array(name, *how) for name, how in _ARRAYS.items()},
-    **{name: _as_scalar(name, *how) for name, how in _SCALARS.items()},
-}
-
-
-def _as_is(value: Any) -> Any:
-    return value
+    name: str
+    oid: int
+    pack: Pack
+    wire: type[_Wire]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A statement with numbered parameters, and how each is made of the named one."""
+    """A statement with numbered parameters."""
 
     text: bytes
-    parameters: tuple[tuple[str, Encoder], ...]
+    parameters: tuple[Parameter, ...]
+    types: tuple[int, ...]  # of the parameters
 
-    def values(self, params: Mapping[str, Any]) -> list[Any]:
+    def bodies(self, params: Mapping[str, Any]) -> list[bytes | None]:
         """What is sent for `params`, in the order of the numbers. Raises KeyError where one is missing."""
-        return [encode(params[name]) for name, encode in self.parameters]
+        return [None if (value := params[one.name]) is None else one.pack(value) for one in self.parameters]
+
+    def values(self, params: Mapping[str, Any]) -> list[_Wire]:
+        """The same, for psycopg."""
+        return [one.wire(body) for one, body in zip(self.parameters, self.bodies(params), strict=True)]
 
 
 def bind(text: str) -> Bound:
-    """Number the parameters of `text`. A parameter has the type to which the statement casts it first."""
-    types: dict[str, str] = {}
+    """Number the parameters of `text`. A parameter has the type to which the statement casts it first.
+
+    Raises KeyError for a type that is not one of the platform's.
+    """
+    casts: dict[str, str] = {}
     for name, cast in _PARAMETER.findall(text):
         if name:
-            types[name] = types.get(name) or cast
-    number = {name: index for index, name in enumerate(types, 1)}
+            casts[name] = casts.get(name) or cast
+    number = {name: index for index, name in enumerate(casts, 1)}
 
     def numbered(match: re.Match[str]) -> str:
         if match[1] is None:
             return "%"
         return f"${number[match[1]]}" + (f"::{match[2]}" if match[2] else "")
 
-    parameters = tuple((name, _ENCODERS.get(cast, _as_is)) for name, cast in types.items())
-    return Bound(_PARAMETER.sub(numbered, text).encode(), parameters)
+    parameters = tuple(Parameter(name, *_TYPES[cast], _WIRES[cast]) for name, cast in casts.items())
+    types = tuple(one.oid for one in parameters)
+    return Bound(_PARAMETER.sub(numbered, text).encode(), parameters, types)

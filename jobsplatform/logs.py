@@ -7,8 +7,11 @@ from typing import Any
 import structlog
 from structlog.types import Processor
 
+from jobsplatform import tracing
+
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
+    tracing.add_attempt,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),

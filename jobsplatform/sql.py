@@ -20,7 +20,7 @@ import psycopg
 from django.db import connections, transaction
 from psycopg import errors as pg
 
-from jobsplatform import reach
+from jobsplatform import direct, reach
 from jobsplatform.binding import Bound, bind
 from jobsplatform.errors import NotReplicated, Unavailable, UnknownOutcome
 
@@ -51,7 +51,8 @@ _SETTINGS = (
 _READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
 _RESTORE_SETTINGS = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _SETTINGS)
 
-# `{name}` in a statement stands for the fragment `_name.sql` beside it; `{t.name}` prefixes each column of a list.
+# `{name}` in a statement or a fragment stands for the fragment `_name.sql` beside it; `{t.name}` puts `t.` before each
+# column of a list.
 _FRAGMENT = re.compile(r"\{(?:(\w+)\.)?([a-z_]+)\}")
 
 RETRIES_MAX = 3  # of a statement that lost a deadlock or a serialisation race (each rolled back whole)
@@ -81,7 +82,7 @@ def text(statement: str) -> bytes:
     folder = Path(spec.origin).parent / "sql"
 
     def expand(match: re.Match[str]) -> str:
-        fragment = (folder / f"_{match[2]}.sql").read_text("utf-8").strip()
+        fragment = _FRAGMENT.sub(expand, (folder / f"_{match[2]}.sql").read_text("utf-8").strip())
         if match[1] is None:
             return fragment
         return ", ".join(f"{match[1]}.{column.strip()}" for column in fragment.split(","))
@@ -103,6 +104,12 @@ def planning(statement: str) -> bytes | None:
     if b"\n-- plan: by index, once\n" in found:
         return BY_ONE_PLAN
     return BY_INDEX if b"\n-- plan: by index\n" in found else None
+
+
+@cache
+def _planned(settings: bytes | None) -> tuple[direct.Sent, ...]:
+    """What `planning` answered, as it is sent."""
+    return () if settings is None else (direct.Sent(bind(settings.decode()), ()),)
 
 
 def by_one_plan(connection: psycopg.Connection[Row]) -> None:
@@ -133,8 +140,11 @@ def _attempts(action: Callable[[], T], alias: str) -> T:
 
 
 def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool) -> list[Row]:
+    settings = planning(statement)
     with translated(alias, writes=writes) as connection:
-        settings = planning(statement)
+        if direct.fits(connection):
+            bound = _bound(statement)
+            return direct.rows(connection, [*_planned(settings), direct.Sent(bound, bound.bodies(params))])
         if settings is None:
             return _fetch(send(connection, statement, params))
         with connection.pipeline():  # one round trip and, outside a transaction, one implicit transaction

@@ -8,11 +8,10 @@ its trace.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
 from typing import Any, Final
-
-from structlog.contextvars import bound_contextvars
 
 try:
     from opentelemetry import trace
@@ -27,6 +26,8 @@ FLUSH_MS: Final = 1_000
 _WELL_FORMED = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 ).match
+Facts = Callable[[], Mapping[str, Any]]
+_attempt: ContextVar[_Attempt | None] = ContextVar("attempt", default=None)
 _VERSION_00 = 55  # characters; a later version may have more behind a hyphen, which is not kept
 
 
@@ -76,19 +77,52 @@ def producing(queue: str, parent: str | None, *, count: int = 1) -> Iterator[str
         yield current() or parent
 
 
-@contextmanager
 def processing(
-    queue_of: Callable[[], str], traceparent: str | None, job: Mapping[str, Any]
-) -> Iterator[None]:
+    queue_of: Callable[[], str], traceparent: str | None, facts: Facts
+) -> AbstractContextManager[None]:
     """A CONSUMER span of one attempt: in the trace that the job came with, and linked to the span that sent it.
 
-    `job` is what log lines of this thread say meanwhile: `job_id`, `generation` and the like; `trace_id` is added.
+    `facts` are what log lines of this thread say meanwhile: `job_id`, `generation` and the like; `trace_id` is added.
+    They are asked for when there is a line: most attempts log nothing.
     """
-    with bound_contextvars(**job, **logged(traceparent)):
-        if not has_spans or (traceparent is None and not _is_recorded()):
-            yield
-            return
-        parent, queue = _context(traceparent), _name(queue_of)
+    attempt = _Attempt(facts, traceparent)
+    if not has_spans or (traceparent is None and not _is_recorded()):
+        return attempt
+    return _spanned(attempt, queue_of)
+
+
+def add_attempt(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: what a log line says of the attempt that its thread is at."""
+    attempt = _attempt.get()
+    if attempt is not None:
+        for name, value in attempt.told().items():
+            line.setdefault(name, value)
+    return line
+
+
+class _Attempt:
+    """While it is entered, log lines of this thread tell of it."""
+
+    __slots__ = ("_before", "facts", "traceparent")
+    _before: Token[_Attempt | None]
+
+    def __init__(self, facts: Facts, traceparent: str | None) -> None:
+        self.facts, self.traceparent = facts, traceparent
+
+    def __enter__(self) -> None:
+        self._before = _attempt.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _attempt.reset(self._before)
+
+    def told(self) -> dict[str, Any]:
+        return {**self.facts(), **logged(self.traceparent)}
+
+
+@contextmanager
+def _spanned(attempt: _Attempt, queue_of: Callable[[], str]) -> Iterator[None]:
+    with attempt:
+        job, parent, queue = attempt.facts(), _context(attempt.traceparent), _name(queue_of)
         facts = _facts(queue, "process") | {
             "messaging.message.id": str(job["job_id"]),
             "jobsplatform.generation": job["generation"],

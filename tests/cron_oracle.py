@@ -86,7 +86,7 @@ def ours(text: str, zone: str, years: int = YEARS) -> list[datetime]:
 
 
 class Lost(Exception):
-    """cronsim looks for its next fire for ever; `found` came before."""
+    """cronsim looks for its next fire for ever, or goes in circles; `found` came before."""
 
     def __init__(self, found: list[datetime]) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Lost(Exception):
 
 
 def theirs(text: str, zone: str, years: int = YEARS) -> list[datetime]:
-    """cronsim's. Raises Lost where one of them takes longer than a second of the processor."""
+    """cronsim's. Raises Lost where one of them takes longer than a second of the processor, or is no later one."""
     found: list[datetime] = []
 
     def give_up(number: int, frame: object) -> None:
@@ -108,6 +108,8 @@ def theirs(text: str, zone: str, years: int = YEARS) -> list[datetime]:
             at = next(fires).astimezone(UTC)
             if at.year >= SINCE.year + years:
                 return found
+            if found and at <= found[-1]:
+                raise Lost(found)
             found.append(at)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from django.db import DatabaseError
@@ -39,11 +40,13 @@ UNADMITTED: Final = "unadmitted"  # the statement's word for a tenant whose limi
 UNCHECKED: Final = "unchecked"  # and for a registered kind whose schema and defaults must be read first
 MISPLACED: Final = "misplaced"  # and for a slot that the shard does not own under this epoch
 DEDUP_NAMESPACE: Final = 1  # of messages' keys, which are free again once their window is over
+PLAIN_LANES_MAX: Final = 32  # of one call; each of its jobs looks through all of them
 ROUTES_MAX: Final = 4  # ways that one enqueue tries: maps grow old, shards fall
 REREADS_MAX: Final = 5  # of a key that a concurrent request is taking or a purge is freeing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: with so many fields that takes three times as long to make. Nobody changes one.
+@dataclass(slots=True, kw_only=True)
 class NewJob:
     """One request for work. `payload` is JSON text exactly as it was sent; times in seconds or aware instants."""
 
@@ -72,6 +75,16 @@ class NewJob:
     def ask(self) -> Ask:
         """What limits on intake must know of it."""
         return Ask(self.tenant_id, self.queue.name, self.priority, len((self.payload or "").encode()))
+
+    @property
+    def is_untimed(self) -> bool:
+        """Whether it may start at once and has no end."""
+        return (
+            self.not_before is None
+            and self.delay_s is None
+            and self.deadline is None
+            and self.expires_in_s is None
+        )
 
     @property
     def identity(self) -> tuple[int, int, int, str]:
@@ -116,7 +129,12 @@ def enqueue(
     many kinds), RateLimited and QueueFull (never for a replay), Unavailable (intake paused; the key's shard is away or
     its slot moves), UnknownOutcome. Raises the last two when there was one shard to ask and it gave no answer.
     """
+    if len(jobs) == 1 and (accepted := _at_once(jobs[0], now, within)) is not None:
+        return [accepted]
     fingerprints = [content.fingerprint(job) if job.request_key is not None else None for job in jobs]
+    if not any(fingerprints):
+        answers = _Routing(jobs, fingerprints, now, within).run(range(len(jobs)))
+        return [answers[index] for index in range(len(jobs))]
     outcomes: dict[int, Outcome] = {}
     asked: Sequence[int] = range(len(jobs))
     while asked:
@@ -138,6 +156,35 @@ def enqueue(
                 outcomes[index] = _repeat(outcomes[first], same)
         asked = others
     return [outcomes[index] for index in range(len(jobs))]
+
+
+def _at_once(job: NewJob, now: datetime | None, within: str | None) -> Accepted | None:
+    """Store the one job of a call where all that it needs is known: its lane, on the only shard.
+
+    None: something bars it, or must be looked at first. Raises Unavailable and UnknownOutcome.
+    """
+    number = shard_map.current().alone
+    if number is None or job.request_key is not None or not job.is_untimed:
+        return None
+    alias = database.aliases()[number]
+    lane_id = lanes.open_lane(job.lane, alias=alias)
+    if lane_id is None or within not in (None, alias) or not kinds.is_unchecked(job.kind, alias=alias):
+        return None
+    params = {
+        "lane_id": lane_id,
+        "payload": job.payload,
+        "payload_ref": job.payload_ref,
+        "max_attempts": job.max_attempts,
+        "traceparent": job.traceparent,
+        "now": now,
+    }
+    rows = sql.rows("jobqueue/enqueue_one", params, alias=alias, writes=True)
+    if not rows:
+        lanes.bar([lane_id], alias=alias)
+        return None
+    [(job_id, at, max_attempts)] = rows
+    wakeup.ready(alias, [wakeup.Mark(job.queue.id, job.priority)])
+    return Accepted(job_id, stored=Stored(at, None, None, max_attempts, job.dependency))
 
 
 def _may_differ(first: Outcome) -> bool:
@@ -344,6 +391,7 @@ class _Intake:
         self.unadmitted: dict[int, datetime | None] = {}  # and the deadline, where the queue checks it
         self.tickets: dict[int, admitting.Ticket] = {}
         self.unchecked: set[int] = set()
+        self.doubted: set[int] = set()  # refused by what this process remembers of their kinds
         self.checked: dict[int, int] = {}  # by which version of its kind
         self._check_by_memory()
 
@@ -351,7 +399,9 @@ class _Intake:
         """The outcome of each; None: the shard does not own its slot."""
         try:
             self._free_windows()
-            self._rounds()
+            self._store_plain()
+            if self._open():
+                self._rounds()
         except JobsPlatformError as error:
             if not self.answers:
                 raise
@@ -372,13 +422,14 @@ class _Intake:
             sql.rows("jobqueue/dedup_free", params | more, alias=self.alias, writes=True)
 
     def _made_ready(self) -> set[wakeup.Mark]:
-        return {
-            wakeup.Mark(job.queue.id, job.priority)
+        bands = {
+            (job.queue.id, job.priority)
             for i, (job, _) in enumerate(self.batch)
             if isinstance(answer := self.answers.get(i), Accepted)
             and answer.stored is not None
             and not answer.stored.is_delayed
         }
+        return {wakeup.Mark(*band) for band in bands}
 
     def _rounds(self) -> None:
         for _ in range(REREADS_MAX):
@@ -396,6 +447,47 @@ class _Intake:
         done = self.answers.keys() | self.refused.keys() | self.misplaced
         return [i for i in range(len(self.batch)) if i not in done]
 
+    def _store_plain(self) -> None:
+        """Store what nothing bars by the small statement. What it leaves open is for `_store` to judge."""
+        asked = [i for i in self._open() if self._is_plain(i)]
+        lane_ids = self._lanes(asked) if asked else {}
+        versions = self._versions(lane_ids)
+        asked = [i for i in asked if lane_ids.get(i) in versions]
+        if not asked or len(versions) > PLAIN_LANES_MAX:
+            return
+        params = _params([self.batch[i][0] for i in asked], _PLAIN_COLUMNS) | {
+            "lanes": list(versions),
+            "kind_versions": list(versions.values()),
+            "lane_ids": [lane_ids[i] for i in asked],
+            "now": self.now,
+        }
+        [(at, ords, job_ids, attempts)] = sql.rows(
+            "jobqueue/enqueue_plain", params, alias=self.alias, writes=True
+        )
+        stored: dict[tuple[int, str | None], Stored] = {}
+        for ord_, job_id, tries in zip(ords or (), job_ids or (), attempts or (), strict=True):
+            index = asked[ord_ - 1]
+            what = (tries, self.batch[index][0].dependency)
+            if what not in stored:
+                stored[what] = Stored(at, None, None, *what)
+            self.answers[index] = Accepted(job_id, stored=stored[what])
+        lanes.bar({lane_ids[i] for i in asked if i not in self.answers}, alias=self.alias)
+
+    def _is_plain(self, index: int) -> bool:
+        """Whether the job needs nothing but a place in its lane."""
+        is_keyless = self.batch[index][1] is None and self.places[index].ring is None
+        return is_keyless and self.batch[index][0].is_untimed and index not in self.doubted
+
+    def _versions(self, lane_ids: Mapping[int, int]) -> dict[int, int | None]:
+        """By which version of its kind the jobs of a lane were checked; without lanes that are barred, or in doubt."""
+        barred = lanes.barred(lane_ids.values(), alias=self.alias)
+        found: dict[int, int | None] = {} if self.checked else dict.fromkeys(lane_ids.values())
+        for index, lane in lane_ids.items() if self.checked else ():
+            version = self.checked.get(index)
+            if found.setdefault(lane, version) != version:
+                barred.add(lane)  # its kind was changed while the batch was checked
+        return {lane: version for lane, version in found.items() if lane not in barred}
+
     def _store(self) -> None:
         """Run the statement on what is open. Who is missing in its rows lost its key, or its lane is gone."""
         asked = self._open()
@@ -404,11 +496,14 @@ class _Intake:
         held = {i: ticket.reservation for i, ticket in tickets.items()}
         lane_ids = self._lanes(asked)
         asked = [i for i in asked if i in lane_ids]
-        params = _params([self.batch[i] for i in asked], [held.get(i) for i in asked], self.now)
-        params["lane_ids"] = [lane_ids[i] for i in asked]
+        params = _params([self.batch[i][0] for i in asked], _COLUMNS) | {
+            "lane_ids": [lane_ids[i] for i in asked],
+            "fingerprints": [self.batch[i][1] for i in asked],
+            "reservations": [held.get(i) for i in asked] if held else None,
+            "kind_versions": [self.checked.get(i) for i in asked] if self.checked else None,
+            "now": self.now,
+        }
         params |= _slots([self.places[i] for i in asked])
-        versions = [self.checked.get(i) for i in asked]
-        params["kind_versions"] = versions if self.checked else None
         rows = sql.rows("jobqueue/enqueue", params, alias=self.alias, writes=True) if asked else []
         for ord_, job_id, refusal, *stored in rows:
             index = asked[ord_ - 1]
@@ -459,8 +554,12 @@ class _Intake:
                 self.refused[index] = refusal
                 continue
             kind = kinds.remembered(job.kind, alias=self.alias)
-            if kind is not None and _refusal(job, kind) is None:
+            if kind is None:
+                continue
+            if _refusal(job, kind) is None:
                 self._apply(index, kind)
+            else:
+                self.doubted.add(index)
 
     def _check(self) -> None:
         """Read the kinds of those unchecked, and refuse what their schemas refuse; replays were answered before."""
@@ -537,26 +636,26 @@ def _slots(places: Sequence[Place]) -> dict[str, Any]:
     }
 
 
-def _params(
-    batch: Sequence[tuple[NewJob, bytes | None]],
-    reservations: Sequence[int | None],
-    now: datetime | None,
-) -> dict[str, Any]:
-    jobs = [job for job, _ in batch]
-    columns: dict[str, list[Any]] = {
-        "payloads": [job.payload for job in jobs],
-        "payload_refs": [job.payload_ref for job in jobs],
-        "request_keys": [job.request_key for job in jobs],
-        "namespaces": [job.namespace or None for job in jobs],
-        "fingerprints": [fingerprint for _, fingerprint in batch],
-        "not_befores": [job.not_before for job in jobs],
-        "delays_s": [job.delay_s for job in jobs],
-        "deadlines": [job.deadline for job in jobs],
-        "expiries_s": [job.expires_in_s for job in jobs],
-        "expiries_from_due": [job.expires_from_due or None for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
-        "traceparents": [job.traceparent for job in jobs],
-        "reservations": list(reservations),
-    }
-    packed = {name: None if all(v is None for v in values) else values for name, values in columns.items()}
-    return packed | {"now": now}
+# What is sent of a job, by the statements' names.
+_PLAIN_COLUMNS: Final[Mapping[str, Callable[[NewJob], Any]]] = {
+    "payloads": attrgetter("payload"),
+    "payload_refs": attrgetter("payload_ref"),
+    "max_attempts": attrgetter("max_attempts"),
+    "traceparents": attrgetter("traceparent"),
+}
+_COLUMNS: Final[Mapping[str, Callable[[NewJob], Any]]] = {
+    **_PLAIN_COLUMNS,
+    "request_keys": attrgetter("request_key"),
+    "namespaces": lambda job: job.namespace or None,
+    "not_befores": attrgetter("not_before"),
+    "delays_s": attrgetter("delay_s"),
+    "deadlines": attrgetter("deadline"),
+    "expiries_s": attrgetter("expires_in_s"),
+    "expiries_from_due": lambda job: job.expires_from_due or None,
+}
+
+
+def _params(jobs: Sequence[NewJob], columns: Mapping[str, Callable[[NewJob], Any]]) -> dict[str, Any]:
+    """These columns of the jobs; null where none has a value."""
+    values = ((name, [value_of(job) for job in jobs]) for name, value_of in columns.items())
+    return {name: None if column.count(None) == len(column) else column for name, column in values}

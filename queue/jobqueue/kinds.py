@@ -69,6 +69,11 @@ def remembered(kind: str, *, alias: str) -> Kind | None:
     return _known.get((alias, kind))
 
 
+def is_unchecked(kind: str, *, alias: str) -> bool:
+    """Whether this process knows of nothing that payloads of a kind must satisfy. The statement knows better."""
+    return (alias, kind) not in _known and kind not in _BUILT_IN
+
+
 def load(kinds: Iterable[str], *, alias: str) -> dict[str, Kind]:
     """Those of `kinds` that are registered, as a shard has them now."""
     rows = sql.rows("jobqueue/kinds", {"kinds": sorted(set(kinds))}, alias=alias)

@@ -6,6 +6,7 @@ again. A tenant has at most `LANES_MAX` lanes in a band of a queue, so that one 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
@@ -18,6 +19,7 @@ from jobsplatform import sql
 from jobsplatform.errors import QuotaExceeded
 
 CACHE_MAX: Final = 100_000  # lanes; about 30 MB, then the memory starts anew
+BARRED_SECONDS: Final = 1.0  # so that work with limits pays for one statement more once a second
 STALE_MAX: Final = 1_000  # lanes, and names of dependencies, that one transaction of upkeep holds
 FULL_RETRY_SECONDS: Final = 3_600  # what nobody uses is forgotten after a day
 
@@ -31,6 +33,7 @@ class LaneKey(NamedTuple):
 
 
 _known: dict[tuple[str, LaneKey], int] = {}
+_barred: dict[tuple[str, int], float] = {}  # (alias, lane) → until when, by this process's own clock
 
 
 def lane_ids(keys: Iterable[LaneKey], *, alias: str, is_bounded: bool = True) -> Mapping[LaneKey, int]:
@@ -58,6 +61,27 @@ def made(
     return _met(sql.send(connection, "jobqueue/lane_upsert", params | {"lanes_max": lanes_max}).fetchall())
 
 
+def open_lane(key: LaneKey, *, alias: str) -> int | None:
+    """The lane of `key` as this process knows it; None: it knows of none, or that one is barred."""
+    lane_id = _known.get((alias, key))
+    return None if lane_id is None or (_barred and barred([lane_id], alias=alias)) else lane_id
+
+
+def bar(lane_ids: Iterable[int], *, alias: str) -> None:
+    """Remember for a second that the small statement of `enqueue` left these to the one that judges."""
+    if len(_barred) > CACHE_MAX:
+        _barred.clear()
+    _barred.update(((alias, lane), time.monotonic() + BARRED_SECONDS) for lane in lane_ids)
+
+
+def barred(lane_ids: Iterable[int], *, alias: str) -> set[int]:
+    """Those of these lanes that were barred lately."""
+    if not _barred:
+        return set()
+    now = time.monotonic()
+    return {lane for lane in set(lane_ids) if _barred.get((alias, lane), 0.0) > now}
+
+
 def too_many() -> QuotaExceeded:
     """The refusal of a job whose lane could not be made."""
     return QuotaExceeded(
@@ -70,6 +94,7 @@ def too_many() -> QuotaExceeded:
 def forget() -> None:
     """Drop what is remembered (a database was replaced, or lanes are gone)."""
     _known.clear()
+    _barred.clear()
 
 
 def purge(alias: str, *, limit: int, now: datetime | None = None) -> int:

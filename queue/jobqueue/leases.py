@@ -199,9 +199,10 @@ def complete(
     """Make results durable; at most one completion of a job is ever accepted."""
 
     def run(batch: Sequence[Complete], alias: str) -> Answers:
+        hashes = {call.result: (call.result_hash, call.call_hash) for call in _each_result_once(batch)}
         params = _held(batch) | {
-            "call_hashes": [call.call_hash for call in batch],
-            "result_hashes": [call.result_hash for call in batch],
+            "call_hashes": [hashes[call.result][1] for call in batch],
+            "result_hashes": [hashes[call.result][0] for call in batch],
             "results": [call.result for call in batch],
         }
         rows = sql.rows("jobqueue/complete", params | scope.params() | {"now": now}, alias=alias, writes=True)
@@ -215,6 +216,11 @@ def complete(
         return _refusal(place)
 
     return _settle(calls, run, explain, scope, now)
+
+
+def _each_result_once(batch: Sequence[Complete]) -> Iterable[Complete]:
+    """A call for each result: those of a batch are often all the same."""
+    return {call.result: call for call in batch}.values()
 
 
 def fail(
@@ -313,10 +319,13 @@ def _cancel(params: dict[str, Any], alias: str, actor: str, reason: str) -> str 
 
 
 def _held(batch: Sequence[_Call]) -> dict[str, Any]:
+    hashes = {
+        token: token_hash(token) for token in {call.token for call in batch}
+    }  # a claim's leases share one
     return {
         "job_ids": [call.job_id for call in batch],
         "generations": [call.generation for call in batch],
-        "token_hashes": [token_hash(call.token) for call in batch],
+        "token_hashes": [hashes[call.token] for call in batch],
     }
 
 
@@ -402,11 +411,14 @@ def _note_late(calls: Sequence[tuple[_Call, str]], alias: str, now: datetime | N
 
 def _by_shard(calls: Sequence[_Call]) -> dict[str, list[int]]:
     """Where calls stand in `calls`, by the shard of their jobs; not those of ids that no shard has."""
-    found: dict[str, list[int]] = {}
+    spaces: dict[int, list[int]] = {}
     for index, call in enumerate(calls):
-        alias = database.alias_of(call.job_id)
+        spaces.setdefault(database.space_of(call.job_id), []).append(index)
+    found: dict[str, list[int]] = {}
+    for indexes in spaces.values():
+        alias = database.alias_of(calls[indexes[0]].job_id)
         if alias is not None:
-            found.setdefault(alias, []).append(index)
+            found.setdefault(alias, []).extend(indexes)
     return found
 
 
@@ -415,6 +427,8 @@ def _firsts(calls: Sequence[_Call], indexes: Sequence[int]) -> tuple[list[int], 
     firsts: dict[int, int] = {}
     for index in indexes:
         firsts.setdefault(calls[index].job_id, index)
+    if len(firsts) == len(indexes):
+        return list(indexes), []
     chosen = set(firsts.values())
     return list(firsts.values()), [index for index in indexes if index not in chosen]
 

@@ -339,7 +339,7 @@ class Job(models.Model):
                 condition=Q(max_attempts__gte=1, max_attempts__lte=100), name="job_max_attempts_in_range"
             ),
         ]
-        indexes = [models.Index(fields=["tenant_id", "-id"], name="job_tenant_list_idx")]
+        indexes = [models.Index(fields=["tenant_id", "id"], name="job_tenant_ids_list_idx")]
         permissions = [
             ("retry_job", "Can let a waiting job start at once"),
             ("export_job", "Can export lists of jobs"),

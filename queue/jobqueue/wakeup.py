@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from jobsplatform import sql
 from jobsplatform.errors import JobsPlatformError
@@ -51,18 +51,26 @@ def forget_hearer(hearer: Hearer) -> None:
 def ready(alias: str, marks: Iterable[Mark]) -> None:
     """Work became ready in these bands of the shard `alias`; told once the surrounding transaction is committed."""
     if _hearers and (told := frozenset(marks)):
-        transaction.on_commit(partial(_tell, alias, told), using=alias)
+        _after_commit(alias, partial(_tell, alias, told))
 
 
 def lanes_ready(alias: str, lane_ids: Iterable[int]) -> None:
     """The same, for verbs that know the lanes alone."""
     if _hearers and (lanes := frozenset(lane_ids)):
-        transaction.on_commit(partial(_tell_lanes, alias, lanes), using=alias)
+        _after_commit(alias, partial(_tell_lanes, alias, lanes))
 
 
 def forget() -> None:
     """Drop what is remembered (a database was replaced)."""
     _marks.clear()
+
+
+def _after_commit(alias: str, tell: Callable[[], None]) -> None:
+    """At once outside a transaction: Django's `on_commit` finds that out in ten steps."""
+    if connections[alias].in_atomic_block:
+        transaction.on_commit(tell, using=alias)
+    else:
+        tell()
 
 
 def _tell_lanes(alias: str, lanes: frozenset[int]) -> None:

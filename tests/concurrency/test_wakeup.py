@@ -140,6 +140,18 @@ def test_many_wake_ups_of_a_moment_are_one_notification(heard: list[str], notifi
     assert notes.read(heard[0])[1] == {Mark(1, 2), Mark(1, 3)}
 
 
+def test_its_thread_is_woken_only_to_tell_earlier(
+    notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(notifier, "_thread", threading.current_thread())
+        patch.setattr(notifier._changed, "notify", lambda: woken.append(1))
+        for priority, times in ((2, 1), (3, 1), (2, 1), (0, 2), (2, 2)):
+            notifier.tell(SHARD, frozenset({Mark(1, priority)}))
+            assert len(woken) == times
+
+
 def test_a_notifier_whose_session_was_ended_tells_over_a_new_one(
     heard: list[str], notifier: Notifier
 ) -> None:

@@ -191,7 +191,7 @@ def test_a_call_outside_carries_the_span_or_else_what_the_job_came_with(
         return posting._headers(job, call, b"1")["traceparent"]
 
     assert sent() == PARENT
-    with tracing.processing(lambda: "q", PARENT, {"job_id": "0-1", "generation": 1}):
+    with tracing.processing(lambda: "q", PARENT, lambda: {"job_id": "0-1", "generation": 1}):
         assert sent() == tracing.current() != PARENT
         assert sent().split("-")[1] == TRACE
 
@@ -200,7 +200,7 @@ def test_without_opentelemetry_the_traceparent_travels_all_the_same(monkeypatch:
     monkeypatch.setattr(tracing, "has_spans", False)
     with tracing.producing("q", PARENT) as carried:
         assert carried == PARENT
-    with tracing.processing(lambda: "q", PARENT, {"job_id": "0-1", "generation": 1}):
+    with tracing.processing(lambda: "q", PARENT, lambda: {"job_id": "0-1", "generation": 1}):
         assert tracing.current() is None
     tracing.flush()
 
@@ -244,5 +244,8 @@ def test_a_line_of_a_request_names_it_and_its_trace(monkeypatch: pytest.MonkeyPa
 
 def test_nobody_is_asked_for_a_span_that_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "_tracer", lambda: pytest.fail("a span was made"))
-    with tracing.producing("mail", None) as carried, tracing.processing(lambda: "mail", None, {"job_id": 1}):
+    with (
+        tracing.producing("mail", None) as carried,
+        tracing.processing(lambda: "mail", None, lambda: {"job_id": 1}),
+    ):
         assert carried is None

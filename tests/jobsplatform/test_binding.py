@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ ELEMENTS = {
     "bool[]": st.booleans(),
     "text[]": TEXTS,
     "bytea[]": st.binary(),
+    "float8[]": st.floats(allow_nan=False),
     "timestamptz[]": INSTANTS,
 }
 OID = {
@@ -32,6 +34,7 @@ OID = {
     "bool[]": 1000,
     "text[]": 1009,
     "bytea[]": 1001,
+    "float8[]": 1022,
     "timestamptz[]": 1185,
 }
 
@@ -53,7 +56,9 @@ def test_a_list_is_written_as_psycopg_reads_it(name: str) -> None:
 
     @given(st.lists(ELEMENTS[name] | st.none(), max_size=40))
     def arrives(values: list[Any]) -> None:
-        assert load(wire.values({"value": values})[0].body) == values
+        [body] = wire.bodies({"value": values})
+        assert body is not None
+        assert load(body) == values
 
     arrives()
 
@@ -71,18 +76,27 @@ def test_a_list_is_written_as_psycopg_reads_it(name: str) -> None:
         ("smallint", 3),
         ("bigint", 3),
         ("float", 0.5),
+        ("float8", 0.5),
+        ("float8[]", [0.5, None]),
+        ("bool", True),
+        ("boolean", False),
+        ("int", -3),
+        ("text", "é\n\\"),
+        ("json", {"a": [1.5]}),
+        ("jsonb", {"a": [1.5]}),
         ("bytea", b"\x00"),
         ("timestamptz", datetime(2026, 12, 1, tzinfo=UTC)),
     ],
 )
 def test_the_server_reads_what_was_sent(name: str, value: Any) -> None:
-    assert read(f"SELECT %(value)s::{name}", value=value) == value
+    sent = json.dumps(value) if name.startswith("json") else value
+    assert read(f"SELECT %(value)s::{name}", value=sent) == value
 
 
 def test_a_parameter_that_stands_twice_is_sent_once() -> None:
     bound = bind("SELECT %(b)s::int, %(a)s::text, %(b)s::int")
     assert bound.text == b"SELECT $1::int, $2::text, $1::int"
-    assert bound.values({"a": "x", "b": 5}) == [5, "x"]
+    assert bound.bodies({"a": "x", "b": 5}) == [b"\0\0\0\5", b"x"]
 
 
 def test_a_doubled_percent_sign_is_one() -> None:
@@ -92,6 +106,11 @@ def test_a_doubled_percent_sign_is_one() -> None:
 def test_a_missing_parameter_is_an_error() -> None:
     with pytest.raises(KeyError):
         bind("SELECT %(a)s::int").values({})
+
+
+def test_a_type_that_is_none_of_the_platform_s_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        bind("SELECT %(a)s::point")
 
 
 @pytest.mark.django_db

@@ -148,7 +148,7 @@ def test_a_tenant_without_limits_runs_one_statement(monkeypatch: pytest.MonkeyPa
     job = new_job()
     statements.clear()
     assert isinstance(enqueue_jobs([job], now=BEGINNING)[0], Accepted)
-    assert statements == ["jobqueue/enqueue"]
+    assert statements == ["jobqueue/enqueue_one"]
 
 
 # Reservations

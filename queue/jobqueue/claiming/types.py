@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -31,9 +31,11 @@ class ClaimRequest:
         return short_hash("claim", queues, kinds, self.limit, self.lease_s, self.max_priority, self.prefetch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The right to run one generation of a job until `expires_at`. `payload` and `checkpoint` are JSON texts."""
+class Lease(NamedTuple):
+    """The right to run one generation of a job until `expires_at`. `payload` and `checkpoint` are JSON texts.
+
+    `crashes`: leases of this job that lapsed while it ran; more than none makes it a suspect.
+    """
 
     job_id: int
     generation: int
@@ -42,6 +44,10 @@ class Lease:
     claimed_at: datetime
     expires_at: datetime
     max_run_at: datetime
+    deadline: datetime | None
+    reconcile: bool
+    checkpoint: str | None
+    redrive_generation: int
     queue_id: int
     tenant_id: int
     kind: str
@@ -49,13 +55,9 @@ class Lease:
     payload: str | None
     payload_ref: str | None
     request_key: str | None
-    deadline: datetime | None
-    reconcile: bool
-    earlier_generations: list[int] = field(default_factory=list)
-    checkpoint: str | None
-    redrive_generation: int
     traceparent: str | None
-    crashes: int = 0  # leases of this job that lapsed while it ran: more than none makes it a suspect
+    earlier_generations: list[int]
+    crashes: int = 0
 
 
 class Taken(NamedTuple):

@@ -53,11 +53,12 @@ class Notifier:
             self._marks.setdefault(alias, set()).update(marks)
             pause = URGENT_SECONDS if is_urgent else COALESCE_SECONDS
             due_at = max(now, self._sent_at + pause) if is_urgent else now + pause
-            self._due_at = min(self._due_at, due_at)
             if self._thread is None and not self._is_over:
                 self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if due_at < self._due_at:  # else it wakes early enough, and each waking holds up who enqueues
+                self._due_at = due_at
+                self._changed.notify()
 
     def flush(self) -> None:
         """Tell what is to be told, for a process that ends; at most a second."""

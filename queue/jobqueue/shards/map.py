@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 from django.db import DatabaseError, InterfaceError
@@ -114,8 +115,13 @@ def current() -> ShardMap:
     if held is not None and time.monotonic() < held[0]:
         return held[2]
     if len(numbers := database.aliases()) == 1:
-        return ShardMap(alone=next(iter(numbers)))
+        return _alone(next(iter(numbers)))
     return _look()
+
+
+@cache
+def _alone(number: int) -> ShardMap:
+    return ShardMap(alone=number)
 
 
 def refreshed() -> ShardMap:
@@ -157,7 +163,7 @@ def _read(seen: Iterable[object]) -> ShardMap:
     numbers = [one for one in seen if isinstance(one, int)]
     if len(numbers) == 1:
         if not any(isinstance(one, tuple) for one in seen):
-            return ShardMap(alone=numbers[0])
+            return _alone(numbers[0])
     elif not numbers:
         raise Unavailable("No shard is registered; run `manage.py migrate`.")
     rings = list(Ring.objects.all()) or [_first_ring()]

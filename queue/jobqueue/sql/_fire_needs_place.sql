@@ -1,2 +1,2 @@
-(coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL)
+{is_limited}
                     AND NOT coalesce(a.reservation = 0 OR a.reservation IN (SELECT id FROM held), false)

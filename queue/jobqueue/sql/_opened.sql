@@ -2,7 +2,7 @@
     -- `gone` if it is not there any more. The others were used so lately that upkeep looks at none of them.
     asleep AS MATERIALIZED (
         SELECT l.id FROM queue_lane l WHERE l.id IN (SELECT lane_id FROM wanted)
-            AND (NOT l.is_active OR l.used_at < (SELECT clock_timestamp()) - interval '1 hour')
+            AND {lane_sleeps}
     ),
     dozing AS MATERIALIZED (
         SELECT l.id FROM asleep a JOIN queue_lane l ON l.id = a.id ORDER BY l.id FOR UPDATE OF l

@@ -31,9 +31,7 @@ WITH {marked_clock},
                 ELSE clock.at
             END) AS ends_at,
             coalesce(c.attempts_asked, k.max_attempts, p.max_attempts) AS max_attempts, p.is_intake_paused,
-            p.refuse_infeasible, coalesce(t.limits_intake, false) OR p.depth_limit IS NOT NULL AS is_limited,
-            CASE WHEN c.kind_version IS NULL THEN k.payload_schema IS NOT NULL OR k.dependency IS NOT NULL
-                ELSE k.version IS DISTINCT FROM c.kind_version END AS is_unchecked
+            p.refuse_infeasible, {is_limited} AS is_limited, {is_unchecked} AS is_unchecked
         FROM clock CROSS JOIN unnest(
             %(lane_ids)s::bigint[], %(payloads)s::text[], %(payload_refs)s::text[], %(request_keys)s::text[],
             %(namespaces)s::smallint[], %(fingerprints)s::bytea[], %(not_befores)s::timestamptz[],
@@ -46,9 +44,7 @@ WITH {marked_clock},
             expires_in_s, expires_from_due, attempts_asked, traceparent, reservation, kind_version, ring, slot, ord
         )
         JOIN queue_lane l ON l.id = c.lane_id AND l.id NOT IN (SELECT id FROM gone)
-        JOIN queue_policyrow p ON p.queue_id = l.queue_id
-        LEFT JOIN tenants_tenantstate t ON t.tenant_id = l.tenant_id
-        LEFT JOIN queue_kindrow k ON k.kind = l.kind
+        {intake_rules}
     ),
     held AS (
         DELETE FROM tenants_reservation v WHERE v.id = ANY(%(reservations)s::bigint[]) RETURNING v.id

@@ -1,6 +1,6 @@
-"""Threads in which the keeper talks to the database, so that its own thread never waits for one.
+"""Threads that talk to the database for the keeper, or for the engine, so that its own thread need not wait for one.
 
-A call that is stuck (a slow or silent database) must not hold up the next: there are a few clerks.
+A call that is stuck (a slow or silent database) must not hold up the next of the keeper: it has a few clerks.
 """
 
 from __future__ import annotations
@@ -23,22 +23,28 @@ Task = tuple[Callable[[], object], Callable[[Answer], None]]
 class Clerks:
     """Runs calls in daemon threads; what becomes of them is told in the thread that calls `deliver`."""
 
-    def __init__(self, *, rouse: Callable[[], None], tidy: Callable[[], None]) -> None:
+    def __init__(self, *, rouse: Callable[[], None], tidy: Callable[[], None], size: int = CLERKS) -> None:
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._answers: deque[tuple[Callable[[Answer], None], Answer]] = deque()
         self._busy_since: list[float | None] = []
         self._rouse = rouse
         self._tidy = tidy
+        self._size = size
         self.open = 0  # calls whose answer has not been delivered
 
     def start(self) -> None:
-        for _ in range(CLERKS):
+        for _ in range(self._size):
             self._hire()
 
     def submit(self, call: Callable[[], object], done: Callable[[Answer], None]) -> None:
         """Run `call` soon; `done` gets what it returned or raised, at a later `deliver`."""
         self.open += 1
         self._tasks.put((call, done))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `deliver` has something to tell."""
+        return bool(self._answers)
 
     def deliver(self) -> None:
         while self._answers:

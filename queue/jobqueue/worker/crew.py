@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from jobqueue import leases
@@ -115,7 +116,7 @@ class Crew:
         self._states[job.place] = RUNNING  # last before the handler: from here on a crash is this job's
         verdict: Verdict | None
         try:
-            with tracing.processing(lambda: job.queue, lease.traceparent, _facts(job)):
+            with tracing.processing(lambda: job.queue, lease.traceparent, partial(_facts, job)):
                 verdict = verdicts.of_result(lease, reconciling.run(self._handlers[lease.kind], job))
         except BaseException as error:  # SystemExit too: a handler's exit must not end a thread of ours
             verdict = verdicts.of_exception(lease, error)

@@ -1,8 +1,8 @@
 """The executor's engine: claims in batches, feeds the handler threads, settles in batches, obeys the keeper.
 
-It runs in the main thread of its process, in turns: hear the keeper, settle what has ended, claim what is
-wanted, sleep. Every database call of an executor but the handlers' own is made here, so a process needs one
-connection.
+It runs in the main thread of its process, in turns: hear the keeper, have settled what has ended, claim what is
+wanted, sleep. A clerk settles in a thread of its own, so that the one half of the work is told while the other is
+claimed: beside what handlers use, a busy process needs two connections.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from jobqueue.worker import leasetext, verdicts
+from jobqueue.worker import leasetext, settling, verdicts
 from jobqueue.worker.backoff import Backoff
 from jobqueue.worker.board import PLACES, WAITING, Board
 from jobqueue.worker.channel import (
@@ -37,6 +38,7 @@ from jobqueue.worker.channel import (
     unpack_notes,
 )
 from jobqueue.worker.checkpoints import Checkpoints
+from jobqueue.worker.clerks import Answer, Clerks
 from jobqueue.worker.context import JobContext
 from jobqueue.worker.crew import Crew
 from jobqueue.worker.pace import SLOW_S, Pace
@@ -57,6 +59,7 @@ RETRY_FIRST_S = 0.05  # while the database is away; at most JOBS_RECONNECT_SECON
 STUMBLE_CAP_S = 5.0  # after an error that nobody foresaw
 HOARD_S = 1.0  # a claimed job that has not started by then is given back
 LOOK_S = 0.005  # how often the engine looks at a buffer that is being emptied
+CLERK_LOOK_S = 0.001  # how often, at the end, it asks whether the last results have arrived
 TURN_S = 0.5  # longest sleep
 ONCE_AWAY_S = 30.0  # how long `--once` waits for a database
 STUCK_S = 10.0  # every thread in a handler whose lease is lost, for so long: the process is of no use
@@ -95,7 +98,8 @@ class Engine:
         self._crew = Crew(concurrency, handlers, board.states, on_finish=self._rouse, tidy=verbs.tidy)
         self._pace = Pace(concurrency)
         self._reserve = Reserve(verbs, concurrency, reserved)
-        self._settler = Settler(verbs)
+        self._settler = Settler()
+        self._clerk = Clerks(rouse=self._rouse, tidy=verbs.tidy, size=1)
         self._checkpoints = Checkpoints(verbs, self._rouse)
         self._held: dict[int, JobContext] = {}
         self._done: deque[JobContext] = (
@@ -124,6 +128,7 @@ class Engine:
     def run(self) -> None:
         """Work until told to leave. Raises Closed (the keeper is gone), Stuck or DatabaseAway."""
         self._crew.start()
+        self._clerk.start()
         while not self._is_done:
             try:
                 self._turn()
@@ -144,6 +149,7 @@ class Engine:
         if self._drain_requested and not self._is_draining:
             self._drain(now + self._grace_s)
         self._hear()
+        self._clerk.deliver()
         self._collect(now)
         self._board.stamp_turn(now)  # before each step that may wait for the database
         if self._settler.due_at(alone=self._is_alone()) <= now:
@@ -171,10 +177,17 @@ class Engine:
 
     def _leave(self) -> None:
         """The last words: results that are there. What still runs is the keeper's to judge."""
+        self._await_clerk()
         self._collect(time.monotonic())
         if self._settler:
             self._settle()
+            self._await_clerk()
         self._channel.send(Word.LEAVING)
+
+    def _await_clerk(self) -> None:
+        while self._clerk.open:
+            self._clerk.deliver()
+            time.sleep(CLERK_LOOK_S)
 
     # Hearing the keeper
 
@@ -244,9 +257,15 @@ class Engine:
         return not self._crew.queued and not any(self._crew.current)
 
     def _settle(self) -> None:
-        self._drop(self._settler.flush(time.monotonic()))
-        if self._settler.in_trouble:
-            self._tidy()
+        lost, pending = self._settler.take()
+        self._drop(lost)
+        if pending:
+            self._clerk.submit(partial(settling.send, self._verbs, pending), self._hear_settled)
+
+    def _hear_settled(self, outcome: Answer) -> None:
+        """The clerk is back (delivered in the engine's thread)."""
+        assert isinstance(outcome, list | BaseException)
+        self._drop(self._settler.heed(outcome, time.monotonic()))
 
     def _hand_back(self, jobs: list[JobContext]) -> None:
         now = time.monotonic()
@@ -400,7 +419,7 @@ class Engine:
 
     def _nap_s(self, now: float) -> float:
         """Until the next thing to do; reckoned after `_is_asleep` is set, so that nothing ends unseen."""
-        if self._done or (self._crew.ended and not self._crew.queued):
+        if self._done or self._clerk.has_news or (self._crew.ended and not self._crew.queued):
             return 0.0
         ends = [now + TURN_S, self._settler.due_at(alone=self._is_alone()), self._leave_at]
         ends.append(self._checkpoints.due_at())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from jobqueue import leases
 from jobqueue.worker.backoff import Backoff
@@ -46,12 +46,12 @@ class HeldLease:
         "token",
     )
 
-    def __init__(self, book: LeaseBook, held: Held, taken_at: float) -> None:
+    def __init__(self, book: LeaseBook, held: Held, taken_at: float, spread: float) -> None:
         self.book = book
         self.place, self.job_id, self.generation, self.token, self.claimed_at, self.lease_s = held
         self.taken_at = taken_at
         self.ends_at = taken_at + self.lease_s
-        self.due_at = taken_at + self.interval_s * random.uniform(1 - SPREAD, 1 + SPREAD)
+        self.due_at = taken_at + self.lease_s / BEATS_PER_LEASE * spread
         self.seen_at = math.inf  # when it was first seen running
         self.is_started = False  # the database knows
         self.sent_at = -math.inf  # when the renewal was sent that has no answer yet
@@ -120,12 +120,17 @@ class LeaseBook:
         """When `due` may have something next."""
         return min(self._due_at, self._mark_at)
 
-    def add(self, taken_at: float, held: Iterable[Held], now: float) -> None:
+    def add(self, taken_at: float, held: Sequence[Held], now: float) -> None:
+        spread = random.uniform(
+            1 - SPREAD, 1 + SPREAD
+        )  # leases of one claim go on together, in one statement
         for one in held:
-            lease = HeldLease(self, one, taken_at)
-            self.overruns.pop(lease.place, None)
+            lease = HeldLease(self, one, taken_at, spread)
             self._by_place[lease.place] = lease
-            self._due_at = min(self._due_at, lease.due_at)
+            if lease.due_at < self._due_at:
+                self._due_at = lease.due_at
+        if self.overruns:
+            self._forget_overruns(one.place for one in held)
         self._mark_at = min(self._mark_at, now + MARK_S)
 
     def adopt(self, lease: HeldLease, place: int, now: float) -> None:
@@ -136,9 +141,15 @@ class LeaseBook:
         self._due_at = min(self._due_at, lease.due_at)
         self._mark_at = min(self._mark_at, now + MARK_S)
 
-    def drop(self, places: Iterable[int]) -> None:
+    def drop(self, places: Sequence[int]) -> None:
         for place in places:
             self._by_place.pop(place, None)
+        if self.overruns:
+            self._forget_overruns(places)
+
+    def _forget_overruns(self, places: Iterable[int]) -> None:
+        """These places are free, or another's."""
+        for place in places:
             self.overruns.pop(place, None)
 
     def take(self, place: int) -> HeldLease | None:

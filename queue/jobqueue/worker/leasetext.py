@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import fields
 from datetime import datetime
 
 from jobqueue.claiming import Lease
@@ -13,7 +12,7 @@ _INSTANTS = ("claimed_at", "expires_at", "max_run_at", "deadline")
 
 
 def dump(lease: Lease) -> str:
-    values = {field.name: getattr(lease, field.name) for field in fields(lease)}
+    values = lease._asdict()
     values["token"] = base64.b64encode(lease.token).decode()
     for name in _INSTANTS:
         values[name] = None if values[name] is None else values[name].isoformat()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,24 @@ from tests.jobqueue.worker.fake import Rig, make_lease
 def tell(rig: Rig, word: Word, job_id: int) -> None:
     held = rig.place_of(job_id)
     rig.channel.send(word, pack_notes([Note(held.place, held.job_id, held.generation)]))
+
+
+@contextmanager
+def held_up(rig: Rig, verb: str) -> Iterator[list[int]]:
+    """Calls of this verb get no answer before the end of the block; gives how many jobs each call is about."""
+    gate, original = threading.Event(), getattr(rig.queue, verb)
+    sizes: list[int] = []
+
+    def slow(calls: Sequence[Any]) -> Any:
+        sizes.append(len(calls))
+        gate.wait(10)
+        return original(calls)
+
+    setattr(rig.queue, verb, slow)
+    try:
+        yield sizes
+    finally:
+        gate.set()
 
 
 def test_a_returned_value_completes_the_job() -> None:
@@ -108,6 +129,39 @@ def test_results_are_sent_again_until_the_queue_answers() -> None:
         rig.queue.add()
         rig.until(rig.queue.done)
     assert len(rig.queue.calls["complete"]) == 1
+
+
+def test_jobs_start_while_results_of_others_are_on_their_way() -> None:
+    with Rig() as rig, held_up(rig, "complete") as sizes:
+        rig.queue.add()
+        rig.until(lambda: sizes)
+        rig.queue.add(first_id=2)
+        rig.until(lambda: len(rig.engine._settler) == 1)
+        assert not rig.queue.done()
+
+
+def test_what_ends_while_results_are_on_their_way_is_told_in_one_call() -> None:
+    with Rig() as rig:
+        with held_up(rig, "complete") as sizes:
+            rig.queue.add()
+            rig.until(lambda: sizes)
+            rig.queue.add(50, first_id=2)
+            rig.until(lambda: len(rig.engine._settler) == 50)
+        rig.until(lambda: rig.queue.done() == 51)
+        assert sizes == [1, 50]
+
+
+def test_who_leaves_waits_for_the_answer_to_its_last_results() -> None:
+    with Rig() as rig:
+        with held_up(rig, "complete") as sizes:
+            rig.queue.add()
+            rig.until(lambda: sizes)
+            rig.engine.request_drain()
+            rig.engine._rouse()
+            time.sleep(0.1)
+            assert Word.LEAVING not in rig.words
+        rig.until(lambda: Word.LEAVING in rig.words)
+        assert rig.queue.done() == 1
 
 
 def test_nothing_is_claimed_while_results_cannot_be_sent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -58,7 +57,7 @@ def finish(solo: PlayedExecutor, place: int) -> None:
 def test_a_lease_survives_the_way_to_another_process() -> None:
     now = datetime.now(UTC)
     lease = make_lease(3, payload='{"ä":"\\u0041"}', deadline=now, earlier_generations=[1, 2], checkpoint="7")
-    lease = replace(lease, token=bytes(range(16)), crashes=2)
+    lease = lease._replace(token=bytes(range(16)), crashes=2)
     assert leasetext.load(leasetext.dump(lease)) == lease
     held = Held(0, 1 << 50, 7, b"x" * 16, 12.5, 30.0)
     body = pack_isolated(3.5, held, leasetext.dump(lease))
