@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queue", "0015_dependency_shares"),
+        ("queue", "0016_job_list_by_rising_ids"),
     ]
 
     operations = [
