@@ -2,14 +2,15 @@ edge AS MATERIALIZED (  -- where the bound was reached, the oldest minute may la
         SELECT CASE WHEN count(*) >= %(rows_max)s::int THEN min(d.minute) ELSE (SELECT at FROM since) END AS minute
         FROM depths d
     ),
-    rounds AS MATERIALIZED (
-        SELECT r.minute, to_timestamp(floor(extract(epoch FROM r.minute) / %(step_s)s::int) * %(step_s)s::int) AS step
+    whole AS MATERIALIZED (  -- each round is looked up by its key: joined as sets, all would be compared with all
+        SELECT d.minute, d.queue_id, d.priority, d.ready, d.age_s, d.is_capped
+        FROM depths d JOIN queue_depthround r ON r.minute = d.minute AND r.is_over
+        WHERE d.minute > (SELECT minute FROM edge)
+        UNION ALL
+        SELECT r.minute, NULL, NULL, NULL, NULL, false
         FROM queue_depthround r WHERE r.minute > (SELECT minute FROM edge) AND r.is_over
     )
-SELECT r.step, NULL::bigint AS queue_id, NULL::smallint AS priority, NULL::bigint AS ready, NULL::float8 AS age_s,
-    false AS is_capped
-FROM rounds r GROUP BY r.step
-UNION ALL
-SELECT r.step, d.queue_id, d.priority, max(d.ready), max(d.age_s)::float8, bool_or(d.is_capped)
-FROM rounds r JOIN depths d ON d.minute = r.minute
-GROUP BY r.step, d.queue_id, d.priority
+SELECT to_timestamp(floor(extract(epoch FROM w.minute) / %(step_s)s::int) * %(step_s)s::int) AS step,
+    w.queue_id, w.priority, max(w.ready), max(w.age_s)::float8, bool_or(w.is_capped)
+FROM whole w
+GROUP BY 1, 2, 3
