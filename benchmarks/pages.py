@@ -9,7 +9,7 @@ client, so that middleware, templates and statements count and the network does 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchmarks.ground import arguments, ground, percentile, run, show
@@ -24,7 +24,8 @@ def _addresses(jobs: int) -> dict[str, str]:
     [(dead,)] = run("SELECT job_id FROM dlq_deadletter ORDER BY job_id DESC LIMIT 1")
     [(tenant,)] = run("SELECT id FROM tenants_tenant WHERE slug = 'tenant-0003'")
     bar = "/admin/queue/job/?q="
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = datetime.now(UTC)
+    now, day_ago = (each.strftime("%Y-%m-%dT%H:%M:%SZ") for each in (at, at - timedelta(days=1)))
     found = {
         "home": "/admin/",
         "jobs": "/admin/queue/job/",
@@ -65,8 +66,18 @@ def _addresses(jobs: int) -> dict[str, str]:
         "a tenant's jobs": "/t/tenant-0003/jobs/",
         "a tenant's dead letters": "/t/tenant-0003/dead/",
         "a tenant's limits": "/t/tenant-0003/limits/",
+        "one queue, a day": "/admin/queues/default/?span=day",
+        "a tenant's own page, a day": "/t/tenant-0003/?span=day",
         "audit": "/admin/audit/",
         "audit, an actor": "/admin/audit/?actor=user:nobody",
+        "API: jobs": "/v1/jobs",
+        "API: jobs, a state and kind": "/v1/jobs?state=dead&kind=index",
+        "API: jobs, a kind that is not there": "/v1/jobs?kind=absent",
+        "API: jobs, a time and priority": f"/v1/jobs?created_before={day_ago}&priority=1",
+        "API: jobs, a key": f"/v1/jobs?request_key=order-{jobs // 2 // 2 * 2 + 1}",
+        "API: dead letters": "/v1/dlq",
+        "API: dead letters, a reason that is not there": "/v1/dlq?reason=poison",
+        "API: groups": "/v1/dlq/groups",
     }
     return {name: address.replace("NOW", now) for name, address in found.items()}
 
@@ -76,8 +87,10 @@ def measure(jobs: int) -> list[dict[str, Any]]:
     from django.contrib.auth.models import User
     from django.test import Client
 
-    from tenants import members
+    from tenants import access, members
 
+    _, token = access.create_token(tenant=None, scopes=["read"], name="bench", actor="bench")
+    bearer = {"Authorization": f"Bearer {token}"}
     client = Client()
     client.force_login(User.objects.create_superuser("bench", "", "x"))
     members.set_member("tenant-0003", "bench", "admin", actor="bench")
@@ -86,7 +99,7 @@ def measure(jobs: int) -> list[dict[str, Any]]:
         spans = []
         for _ in range(REPEATS):
             started_at = time.perf_counter()
-            response = client.get(address)
+            response = client.get(address, headers=bearer if address.startswith("/v1/") else None)
             spans.append((time.perf_counter() - started_at) * 1_000)
             assert response.status_code == 200, (address, response.status_code)
         p95 = percentile(spans, 0.95)

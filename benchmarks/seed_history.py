@@ -54,6 +54,9 @@ def seed(sizes: Sizes, *, now: datetime | None = None) -> dict[str, float]:
         load(sizes, lanes, at)
         took[name] = time.monotonic() - started
     started = time.monotonic()
+    samples(at)
+    took["samples"] = time.monotonic() - started
+    started = time.monotonic()
     _settle(sizes)
     took["vacuum and analyse"] = time.monotonic() - started
     return {name: round(seconds, 1) for name, seconds in took.items()}
@@ -233,6 +236,28 @@ def _attempts(sizes: Sizes, lanes: Sequence[Lane], at: datetime) -> None:
         "job_id, generation, attempt, redrive_generation, token_hash, worker, claimed_at, ended_at, service_ms,"
         " policy_version, chosen, outcome, led_to, error_class, message",
         rows(),
+    )
+
+
+def samples(at: datetime) -> None:
+    """A day in which every tenant waited in every band, as the dispatcher samples it."""
+    from benchmarks.ground import run
+    from jobqueue import policies
+    from tenants.models import Tenant
+
+    ids = [0, *Tenant.objects.filter(slug__startswith="tenant-").values_list("pk", flat=True)]
+    minutes = "generate_series(%s::timestamptz - interval '24 hours', %s::timestamptz, interval '1 minute')"
+    begun = at.replace(second=0, microsecond=0)
+    run(
+        "INSERT INTO queue_depthround (minute, lane_id, is_over, looked_at)"
+        f" SELECT m, 1, true, m FROM {minutes} m",
+        [begun, begun],
+    )
+    run(
+        "INSERT INTO queue_depthminute (minute, tenant_id, queue_id, priority, is_capped, age_s, ready)"
+        " SELECT m, t, %s, p, false, 60, 10"
+        f" FROM {minutes} m CROSS JOIN unnest(%s::bigint[]) t CROSS JOIN generate_series(0, 4) p",
+        [policies.by_name("default").id, begun, begun, ids],
     )
 
 

@@ -17,8 +17,15 @@ from jobsplatform.errors import NotFound
 COUNT_CAP: Final = 1_000  # dead letters of a group that are counted
 PAIRS_MAX: Final = 10_000  # (lane, error) pairs that one read looks at on a shard: about 10 µs each
 
+ERRORS_MAX: Final = 1_000  # errors that differ: of more, lanes are walked, so that no tenant's hide another's
+SAMPLE_CHARS: Final = 500  # of a message, in a list
+SAMPLE_CHARS_MAX: Final = 8_192
+
 COLUMNS: Final = 12  # spans of time that a matrix shows
 LANE_CAP: Final = 500  # newest dead letters of one error that are counted in a lane
+CELL_CAP: Final = (
+    500  # dead letters of one error and span that are counted, where all lanes are looked at as one
+)
 MATRIX_LANES_MAX: Final = 1_500  # lanes that a matrix looks into: about 3 µs each and error
 
 RECENT_SECONDS: Final = snoozes.RECENT_SECONDS  # "lately"
@@ -64,13 +71,11 @@ def page(
     params: dict[str, Any] = {
         "before_at": before_at,
         "before_print": before_print,
-        "pairs_max": PAIRS_MAX,
         "cap": COUNT_CAP,
         "limit": limit + 1,
-        **scope.params(),
     }
     found: dict[str, Group] = {}
-    for rows in everywhere.ask(lambda alias: sql.rows("dlq/groups", params, alias=alias), unknown):
+    for rows in everywhere.ask(lambda alias: _rows(params, scope, alias), unknown):
         for row in rows:
             group = Group(*row)
             held = found.get(group.fingerprint)
@@ -78,6 +83,20 @@ def page(
     shown = sorted(found.values(), key=lambda g: (g.last_seen, g.fingerprint), reverse=True)
     place = (shown[limit - 1].last_seen, shown[limit - 1].fingerprint) if len(shown) > limit else None
     return shown[:limit], place
+
+
+def _rows(params: dict[str, Any], scope: Scope, alias: str) -> list[sql.Row]:
+    """A shard's groups: of everybody along the index of errors; of a scope, or of very many errors, lane by lane."""
+    errors = {"errors_max": ERRORS_MAX}
+    if _is_everybody(scope) and not sql.rows("dlq/errors_many", errors, alias=alias)[0][0]:
+        more = {"fingerprint": None, "sample_chars": SAMPLE_CHARS, **errors}
+        return sql.rows("dlq/groups_of_all", params | more, alias=alias)
+    of_lanes = {"pairs_max": PAIRS_MAX, **scope.params()}
+    return sql.rows("dlq/groups", params | of_lanes, alias=alias)
+
+
+def _is_everybody(scope: Scope) -> bool:
+    return scope.tenant_id is None and scope.queue_ids is None
 
 
 def _merged(one: Group, other: Group) -> Group:
@@ -97,8 +116,7 @@ def one(fingerprint: str, *, scope: Scope) -> Group:
     """The group of one error. Raises NotFound when the caller has no dead letter of it."""
     found: Group | None = None
     for alias in database.aliases().values():
-        params = {"fingerprint": fingerprint, "cap": COUNT_CAP, **scope.params()}
-        for row in sql.rows("dlq/group_one", params, alias=alias):
+        for row in _rows_of_one(fingerprint, scope, alias):
             group = Group(*row)
             found = group if found is None else _merged(found, group)
     if found is None:
@@ -106,17 +124,25 @@ def one(fingerprint: str, *, scope: Scope) -> Group:
     return found
 
 
+def _rows_of_one(fingerprint: str, scope: Scope, alias: str) -> list[sql.Row]:
+    params: dict[str, Any] = {"fingerprint": fingerprint, "cap": COUNT_CAP}
+    if not _is_everybody(scope):
+        return sql.rows("dlq/group_one", params | scope.params(), alias=alias)
+    params |= {"before_at": None, "before_print": None, "limit": 1, "errors_max": 1}
+    return sql.rows("dlq/groups_of_all", params | {"sample_chars": SAMPLE_CHARS_MAX}, alias=alias)
+
+
 # Over time
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Errors × spans of time. `cut`: errors of which there may be more than was counted."""
+    """Errors × spans of time. `cut`: errors and spans of which there may be more than was counted."""
 
     starts: list[datetime]
     width: timedelta
     cells: dict[str, list[int]]  # fingerprint → a count a span
-    cut: set[str]
+    cut: set[tuple[str, int]]
 
     def of(self, fingerprint: str) -> list[int]:
         return self.cells.get(fingerprint, [0] * len(self.starts))
@@ -135,16 +161,21 @@ def matrix(
         "start": starts[0],
         "width_s": round(width.total_seconds()),
         "spans": COLUMNS,
-        "lanes_max": MATRIX_LANES_MAX,
-        "cap": LANE_CAP,
-        **scope.params(),
     }
     for alias in database.aliases().values() if fingerprints else ():
-        for fingerprint, place, count, is_cut in sql.rows("dlq/group_cells", params, alias=alias):
-            found.cells[fingerprint][min(place, COLUMNS) - 1] += count
+        for fingerprint, number, count, is_cut in _cells(params, scope, alias):
+            place = min(number, COLUMNS) - 1
+            found.cells[fingerprint][place] += count
             if is_cut:
-                found.cut.add(fingerprint)
+                found.cut.add((fingerprint, place))
     return found
+
+
+def _cells(params: dict[str, Any], scope: Scope, alias: str) -> list[sql.Row]:
+    if _is_everybody(scope):
+        return sql.rows("dlq/group_cells_of_all", params | {"cap": CELL_CAP}, alias=alias)
+    of_lanes = {"lanes_max": MATRIX_LANES_MAX, "cap": LANE_CAP, **scope.params()}
+    return sql.rows("dlq/group_cells", params | of_lanes, alias=alias)
 
 
 # Growth

@@ -27,6 +27,11 @@ class DeadLetter(Ticket):
             models.Index(fields=["-failed_at", "-job_id"], name="deadletter_newest_idx"),
             models.Index(fields=["lane_id", "-failed_at", "-job_id"], name="deadletter_lane_list_idx"),
             models.Index(fields=["lane_id", "fingerprint", "failed_at"], name="deadletter_group_idx"),
+            models.Index(
+                fields=["fingerprint", "-failed_at", "-job_id"],
+                include=["lane_id"],
+                name="deadletter_error_list_idx",
+            ),
             models.Index(fields=["reason", "failed_at"], name="deadletter_reason_count_idx"),
         ]
         constraints = [

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jobqueue.types import Scope
+from jobqueue.types import FLEET, Scope
 from jobsplatform import database, everywhere, sql
 from jobsplatform.errors import NotFound
 
@@ -114,7 +114,14 @@ def _rows(
         "limit": limit,
         **scope.params(),
     }
-    statement = "dlq/dead_letters_of_lanes" if _names_lanes(wanted, scope, job_id) else "dlq/dead_letters"
+    if (
+        wanted == DeadFilter(fingerprint=wanted.fingerprint)
+        and scope == FLEET
+        and wanted.fingerprint is not None
+    ):
+        statement = "dlq/dead_letters_of_error"
+    else:
+        statement = "dlq/dead_letters_of_lanes" if _names_lanes(wanted, scope, job_id) else "dlq/dead_letters"
     return [DeadLetterView(*row) for row in sql.rows(statement, params, alias=alias)]
 
 

@@ -83,7 +83,8 @@
     points: { show: line.values.filter((value) => value !== null).length < 3 },
   });
 
-  // Instants as everywhere on the page: in UTC, by hour and minute.
+  // Instants as everywhere on the page: in UTC, by hour and minute; so there are no ticks between minutes.
+  const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080];
   const clock = (seconds) => (seconds === null ? "" : new Date(seconds * 1000).toISOString().slice(11, 16));
 
   const options = (figures, width) => {
@@ -91,14 +92,23 @@
     const short = (value) => (value === null ? "" : String(Number(value.toPrecision(6))));
     return {
       width, height: 200,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       scales: { y: figures.log ? { distr: 3 } : { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [
-        { ...axis, values: (u, ticks) => ticks.map(clock) },
+        { ...axis, incrs: MINUTES.map((minutes) => minutes * 60), values: (u, ticks) => ticks.map(clock) },
         { ...axis, size: 60, values: (u, ticks) => ticks.map(short) },
       ],
       series: [{ label: "Time (UTC)", value: (u, at) => clock(at) }, ...figures.lines.map(series)],
       cursor: { drag: { x: false, y: false } },
     };
+  };
+
+  // Of a single instant uPlot makes a day, whatever range it is told (it asks for none of x): half an hour stands beside
+  // it, in which nothing is known.
+  const BESIDE_S = 1800;
+  const widened = (at, lines) => {
+    if (at.length !== 1) return [at, ...lines];
+    return [[at[0] - BESIDE_S, at[0], at[0] + BESIDE_S], ...lines.map(([value]) => [null, value, null])];
   };
 
   const draw = (figure) => {
@@ -109,7 +119,7 @@
     place.replaceChildren();
     // A logarithmic scale has no zero.
     const values = figures.lines.map((line) => line.values.map((v) => (figures.log && v !== null ? Math.max(v, 0.1) : v)));
-    drawn.set(figure, new uPlot(options(figures, place.clientWidth), [figures.at, ...values], place));
+    drawn.set(figure, new uPlot(options(figures, place.clientWidth), widened(figures.at, values), place));
   };
 
   const drawAll = (root) => {

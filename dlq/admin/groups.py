@@ -108,7 +108,7 @@ def _slugs(found: list[Group]) -> dict[int, str]:
 def _row(
     group: Group, matrix: groups.Matrix, slugs: Mapping[int, str], held: Handling | None, quiet: Quiet
 ) -> Row:
-    counts, more = matrix.of(group.fingerprint), "+" if group.fingerprint in matrix.cut else ""
+    counts = matrix.of(group.fingerprint)
     most = max([*counts, 1])
     return Row(
         group,
@@ -116,8 +116,11 @@ def _row(
         f"{min(group.count, groups.COUNT_CAP):,}" + ("+" if group.is_capped else ""),
         ", ".join(sorted(slugs.get(tenant_id, f"#{tenant_id}") for tenant_id in group.tenant_ids)),
         [
-            Cell(f"{count:,}{more}" if count else "0", 0 if not count else 1 + 3 * count // most)
-            for count in counts
+            Cell(
+                f"{count:,}{'+' if (group.fingerprint, place) in matrix.cut else ''}",
+                0 if not count else 1 + 3 * count // most,
+            )
+            for place, count in enumerate(counts)
         ],
         _group_url(group.fingerprint),
         held,

@@ -8,13 +8,13 @@ from typing import Any
 from django.http import HttpResponse
 
 from dlq.portal.door import Visit
-from jobqueue import ownview, quotas
+from jobqueue import depth_charts, depths, ownview, quotas
 from jobqueue.ownview import COURSE_SECONDS, STEP_SECONDS, Step
 from jobsplatform.frame import Chart, Fragment, Line
 
 
 def overview(visit: Visit) -> HttpResponse:
-    """Depths, course, fair share, and limits that are nearly used up."""
+    """Depths and ages now and over time, course, fair share, and limits that are nearly used up."""
     tenant_id = visit.member.tenant.pk
 
     def now() -> dict[str, Any]:
@@ -41,8 +41,10 @@ def overview(visit: Visit) -> HttpResponse:
             "hours": COURSE_SECONDS // 3_600,
         }
 
+    span = depths.span_of(visit.request.GET.get("span"))
     fragments = {
         "now": Fragment("portal/part/now.html", now),
+        "depths": depth_charts.fragment(lambda: depths.of_tenant(tenant_id, span)),
         "lately": Fragment("portal/part/lately.html", lately, every_s=30),
     }
     return visit.live_page("portal/overview.html", fragments, {}, title=visit.member.tenant.slug)

@@ -74,7 +74,9 @@ def _rows(wanted: Wanted, scope: Scope, rows_max: int) -> Iterator[list[Cell]]:
     place: search.Place | None = None
     left, ends = rows_max, time.monotonic() + SECONDS_MAX
     while True:
-        page = search.page_of(wanted, scope=scope, before=place, limit=min(ROWS_AT_ONCE, left))
+        page = search.page_of(
+            wanted, scope=scope, before=place, limit=min(ROWS_AT_ONCE, left), lines=search.lines_of
+        )
         yield from _told(page.rows)
         left -= len(page.rows)
         if page.unknown:

@@ -868,6 +868,46 @@ class LaneMinute(models.Model):
         return f"lane {self.lane_id} at {self.minute:%H:%M}"
 
 
+class DepthRound(models.Model):
+    """A walk over all lanes that held ready jobs, which counted them; `lane_id`: as far as it has come."""
+
+    placement = SHARD
+
+    minute = models.DateTimeField(primary_key=True)
+    lane_id = models.BigIntegerField()
+    is_over = models.BooleanField()
+    looked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.minute:%H:%M}"
+
+
+class DepthMinute(models.Model):
+    """What was ready of a tenant in a band when a round counted it; no row: nothing was. Tenant 0: of all together."""
+
+    placement = SHARD
+
+    pk = models.CompositePrimaryKey("tenant_id", "minute", "queue_id", "priority")
+    tenant_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    queue_id = models.BigIntegerField()
+    priority = models.SmallIntegerField()
+    is_capped = models.BooleanField(help_text="A lane held more than is counted.")
+    age_s = models.FloatField(help_text="How long the oldest had been ready.")
+    ready = models.BigIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["queue_id", "minute"], condition=Q(tenant_id=0), name="depthminute_queue_list_idx"
+            ),
+            models.Index(fields=["minute"], name="depthminute_purge_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"tenant {self.tenant_id} at {self.minute:%H:%M}"
+
+
 class QueueTally(models.Model):
     """What has happened in a band of a queue since the beginning; never lowered, so that metrics may count by it."""
 

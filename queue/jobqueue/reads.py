@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
-import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -71,19 +68,6 @@ class ResultView(NamedTuple):
     payload_hash: str | None
     generation: int
     finished_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs a list shows; None: any."""
-
-    queue_id: int | None = None
-    state: str | None = None
-    kind: str | None = None
-    priority: int | None = None
-    request_key: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
 
 
 CLOCK_SECONDS: Final = 10.0
@@ -177,38 +161,10 @@ def jobs(job_ids: Sequence[int], *, scope: Scope) -> dict[int, JobView]:
     return {view.job_id: view for view in views}
 
 
-Place = tuple[
-    int, ...
-]  # where a list goes on: of each shard, by number, the id to go on below; 0: from the newest
-
-
-def page(
-    wanted: JobFilter, *, scope: Scope, before: Place | None, limit: int, unknown: list[int] | None = None
-) -> tuple[list[JobView], Place | None]:
-    """A page of jobs, newest first over all shards, and where to go on (None: that was all).
-
-    `unknown` gets the shards that do not answer; without it they are an error.
-    """
-    numbers = sorted(database.aliases())
-    places = dict(itertools.zip_longest(numbers, (before or ())[: len(numbers)], fillvalue=0))
-    params = asdict(wanted) | {"limit": limit + 1} | scope.params()
-
-    def one(alias: str) -> list[sql.Row]:
-        below = places[database.number_of(alias)] or None
-        return sql.rows("jobqueue/job_page", params | {"before": below}, alias=alias)
-
-    found = list(everywhere.numbered(one, unknown))
-    merged = heapq.merge(*(rows for _, rows in found), key=lambda row: row[1], reverse=True)
-    ids = [row[0] for row in itertools.islice(merged, limit + 1)]
-    for job_id in ids[:limit]:
-        places[_number(job_id)] = job_id
-    views = jobs(ids[:limit], scope=scope)
-    shown = [views[job_id] for job_id in ids[:limit] if job_id in views and views[job_id].state is not None]
-    return shown, tuple(places[number] for number in numbers) if len(ids) > limit else None
-
-
-def _number(job_id: int) -> int:
-    return database.number_of(_alias(job_id))
+def views_of(job_ids: Collection[int], *, alias: str, scope: Scope) -> list[JobView]:
+    """The views of jobs of one shard, newest first; those between two places are left out."""
+    found = _views(list(job_ids), alias, scope) if job_ids else []
+    return [view for view in found if view.state is not None]
 
 
 def attempts(

@@ -7,10 +7,10 @@ leads to what is asked, a window of the newest jobs is looked at, and the answer
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from django.db import DatabaseError
 
@@ -60,9 +60,27 @@ class JobLine(NamedTuple):
     dead_reason: str | None
 
 
+class Listed(Protocol):
+    """What pages are merged by."""
+
+    @property
+    def job_id(self) -> int: ...
+
+    @property
+    def created_at(self) -> datetime: ...
+
+
+L = TypeVar("L", bound=Listed)
+
+
+class Lines(Protocol[L]):
+    """Reads what is shown of jobs of one shard, newest first."""
+
+    def __call__(self, job_ids: Collection[int], *, alias: str, scope: Scope) -> list[L]: ...
+
+
 Page = merging.Page[JobLine]
 Place = merging.Place
-_Part = merging.Part[JobLine]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +101,8 @@ class Wanted:
     fingerprint: str | None = None
     older_s: int | None = None
     younger_s: int | None = None
+    created_before: datetime | None = None
+    created_after: datetime | None = None
 
     @property
     def lanes_are_asked(self) -> bool:
@@ -93,7 +113,8 @@ class Wanted:
     def is_plain(self) -> bool:
         """Whether everything that a read looks at is shown: then it need not look at more than a page."""
         narrowing = (self.queue_id, self.kind, self.first_band, self.error_class, self.error_text)
-        of_the_dead, dated = (self.reason, self.fingerprint), (self.older_s, self.younger_s)
+        of_the_dead = (self.reason, self.fingerprint)
+        dated = (self.older_s, self.younger_s, self.created_before, self.created_after)
         is_narrowed = any(part is not None for part in (*narrowing, *of_the_dead, *dated))
         return not is_narrowed and None in (self.tenant_id, self.state)
 
@@ -106,10 +127,10 @@ def resolve(query: Query, *, scope: Scope) -> Wanted | None:
     tenant_id = scope.tenant_id
     slug = query.value("tenant")
     if slug is not None:
-        found = _tenant_id(slug) if scope.tenant_id is None else _tenant_id_or_none(slug)
-        if scope.tenant_id is not None and found != scope.tenant_id:
+        owner = _tenant_id(slug) if scope.tenant_id is None else _tenant_id_or_none(slug)
+        if scope.tenant_id is not None and owner != scope.tenant_id:
             return None
-        tenant_id = found
+        tenant_id = owner
     queue = _queue(query.value("queue"))
     bands = query.bands()
     named = query.value("priority")
@@ -134,7 +155,10 @@ def resolve(query: Query, *, scope: Scope) -> Wanted | None:
         last_band=None if bands is None else bands[1],
         older_s=older_s,
         younger_s=younger_s,
-        **errors,
+        error_class=errors.get("error_class"),
+        error_text=errors.get("error_text"),
+        reason=errors.get("reason"),
+        fingerprint=errors.get("fingerprint"),
     )
 
 
@@ -196,26 +220,47 @@ def page(
     wanted = resolve(query, scope=scope)
     if wanted is None:
         return Page([], None)
-    return page_of(wanted, scope=scope, before=before, limit=limit, now=now)
+    return page_of(wanted, scope=scope, before=before, limit=limit, now=now, lines=lines_of)
 
 
 def page_of(
-    wanted: Wanted, *, scope: Scope, before: Place | None, limit: int, now: datetime | None = None
-) -> Page:
-    """As `page`, of a query whose names are known."""
+    wanted: Wanted,
+    *,
+    scope: Scope,
+    before: Place | None,
+    limit: int,
+    lines: Lines[L],
+    now: datetime | None = None,
+) -> merging.Page[L]:
+    """As `page`, of a query whose names are known; `lines` reads what is shown of the jobs that were found."""
     assert scope.tenant_id in (None, wanted.tenant_id), "a search never leaves its scope"
     params = _params(wanted, scope, now)
-    parts: list[_Part] = []
+    named = _named(wanted)
+    parts: list[merging.Part[L]] = []
     for number, alias in database.aliases().items():
         below = (before or {}).get(number)
         if below == 0:
-            parts.append(_Part(number, [], 0))
+            parts.append(merging.Part(number, [], 0))
             continue
+
+        def shown(ids: Sequence[int], alias: str = alias) -> list[L]:
+            return lines(ids, alias=alias, scope=scope)
+
         try:
-            parts.append(_read(number, alias, wanted, params, scope, below, limit))
+            here = None if named is None else [one for one in named if database.alias_of(one) == alias]
+            parts.append(_read(number, alias, _Asked(wanted, params, here), below, limit, shown))
         except (DatabaseError, JobsPlatformError):
-            parts.append(_Part(number, [], None, began=below))
+            parts.append(merging.Part(number, [], None, began=below))
     return merging.merged(parts, limit=limit, at=lambda line: line.created_at, id_of=lambda line: line.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a shard is asked for. `named`: the jobs there that the query names; None: it names none."""
+
+    wanted: Wanted
+    params: Mapping[str, Any]
+    named: list[int] | None
 
 
 def _params(wanted: Wanted, scope: Scope, now: datetime | None) -> dict[str, Any]:
@@ -225,37 +270,38 @@ def _params(wanted: Wanted, scope: Scope, now: datetime | None) -> dict[str, Any
         at = reads.clock()
     lanes = ("state", "queue_id", "kind", "first_band", "last_band")
     errors = ("error_class", "error_text", "reason", "fingerprint")
+    ends = (wanted.created_before, _ago(wanted.older_s, at))
+    starts = (wanted.created_after, _ago(wanted.younger_s, at))
     return {name: getattr(wanted, name) for name in (*lanes, *errors)} | {
         "tenant_id": wanted.tenant_id,
         "queue_ids": scope.params()["queue_ids"],
-        "created_before": None
-        if wanted.older_s is None or at is None
-        else at - timedelta(seconds=wanted.older_s),
-        "created_after": None
-        if wanted.younger_s is None or at is None
-        else at - timedelta(seconds=wanted.younger_s),
+        "created_before": min((end for end in ends if end is not None), default=None),
+        "created_after": max((start for start in starts if start is not None), default=None),
     }
+
+
+def _ago(seconds: int | None, at: datetime | None) -> datetime | None:
+    return None if seconds is None or at is None else at - timedelta(seconds=seconds)
 
 
 def _read(
     number: int,
     alias: str,
-    wanted: Wanted,
-    params: Mapping[str, Any],
-    scope: Scope,
+    asked: _Asked,
     below: int | None,
     limit: int,
-) -> _Part:
+    shown: Callable[[Sequence[int]], list[L]],
+) -> merging.Part[L]:
     with sql.bounded_read(alias, READ_SECONDS):
-        before, above = _between(params, alias, below)
+        before, above = _between(asked.params, alias, below)
         place = {"before": before, "above": above, "limit": limit + 1}
-        ids, window_to, is_last = _ids(wanted, dict(params) | place, alias)
-        lines = lines_of(ids[:limit], alias=alias, scope=scope)
+        ids, window_to, is_last = _ids(asked, dict(asked.params) | place, alias)
+        lines = shown(ids[:limit])
         if len(ids) > limit:
-            return _Part(number, lines, ids[limit - 1])
+            return merging.Part(number, lines, ids[limit - 1])
         if is_last or window_to is None:
-            return _Part(number, lines, 0)
-        return _Part(number, lines, window_to, _accepted_at(window_to, alias))
+            return merging.Part(number, lines, 0)
+        return merging.Part(number, lines, window_to, _accepted_at(window_to, alias))
 
 
 def _between(params: Mapping[str, Any], alias: str, below: int | None) -> tuple[int | None, int | None]:
@@ -278,10 +324,11 @@ def _accepted_at(job_id: int, alias: str) -> datetime | None:
     return rows[0][0] if rows else None
 
 
-def _ids(wanted: Wanted, params: dict[str, Any], alias: str) -> tuple[list[int], int | None, bool]:
+def _ids(asked: _Asked, params: dict[str, Any], alias: str) -> tuple[list[int], int | None, bool]:
     """(ids, where the window ended, whether nothing older is left), by the shortest way there is."""
-    if wanted.job_id is not None or wanted.key is not None:
-        return _one("jobqueue/search_named", params | {"job_ids": _named(wanted, alias)}, alias)
+    wanted = asked.wanted
+    if asked.named is not None:
+        return _one("jobqueue/search_named", params | {"job_ids": asked.named}, alias)
     window = params["limit"] if wanted.is_plain and params["queue_ids"] is None else WINDOW
     params |= {"window": max(window, params["limit"])}
     if wanted.state not in _WAITING:
@@ -303,21 +350,26 @@ def _one(statement: str, params: Mapping[str, Any], alias: str) -> tuple[list[in
     return ids, window_to, is_last
 
 
-def _named(wanted: Wanted, alias: str) -> list[int]:
-    """The ids of jobs that a query names, as far as they lie on this shard."""
-    ids: set[int] | None = None
-    if wanted.job_id is not None:
-        ids = {wanted.job_id} if database.alias_of(wanted.job_id) == alias else set()
+def _named(wanted: Wanted) -> list[int] | None:
+    """The ids of jobs that a query names, on whichever shard: a key may have moved on without its job. None: it names
+    none.
+    """
+    ids: set[int] | None = None if wanted.job_id is None else {wanted.job_id}
     if wanted.key is not None:
-        params = {
-            "key": wanted.key,
-            "tenant_id": wanted.tenant_id,
-            "pairs_max": KEY_PAIRS_MAX,
-            "limit": KEY_JOBS_MAX,
-        }
-        keyed = {row[0] for row in sql.rows("jobqueue/search_keys", params, alias=alias)}
+        keyed = {job_id for alias in database.aliases().values() for job_id in _keyed(wanted, alias)}
         ids = keyed if ids is None else ids & keyed
-    return sorted(ids or ())
+    return None if ids is None else sorted(ids)
+
+
+def _keyed(wanted: Wanted, alias: str) -> list[int]:
+    """The ids of jobs whose key lies on a shard; none of one that does not answer: its jobs are unknown as well."""
+    params = {"key": wanted.key, "tenant_id": wanted.tenant_id, "pairs_max": KEY_PAIRS_MAX}
+    try:
+        with sql.bounded_read(alias, READ_SECONDS):
+            rows = sql.rows("jobqueue/search_keys", params | {"limit": KEY_JOBS_MAX}, alias=alias)
+    except (DatabaseError, JobsPlatformError):
+        return []
+    return [row[0] for row in rows]
 
 
 def _lanes(wanted: Wanted, params: Mapping[str, Any], alias: str) -> list[int] | None:

@@ -20,6 +20,7 @@ from jobqueue.usage import COUNT_MAX
 from jobsplatform import events, everywhere, sql
 
 LANE_IDLE_SECONDS: Final = 60
+LANE_COUNT_MAX: Final = 10_000  # ready jobs of a lane that a sample counts: about 2 ms of index reading
 PURGE_WINDOW: Final = 10_000  # results that one statement looks at
 PURGE_WINDOWS: Final = 20  # of them in one pass
 RESERVATION_SECONDS: Final = 60  # an insert follows within milliseconds, or its process is dead
@@ -112,6 +113,13 @@ def sample_usage(limit: int = 200, now: datetime | None = None) -> int:
     )
 
 
+def sample_depths(limit: int = 100, now: datetime | None = None) -> int:
+    """Count what is ready, and since when, in the next lanes of the minute's round. Returns how many lanes."""
+    return everywhere.upkeep(
+        lambda alias: _count("sample_depths", alias, limit=limit, bound=LANE_COUNT_MAX, now=now)
+    )
+
+
 def recheck_lanes() -> int:
     """Uncover rows below their lane's bound, as a clock that was set back leaves them. Returns lanes changed."""
     return everywhere.upkeep(lambda alias: _count("lane_recheck", alias))
@@ -119,7 +127,14 @@ def recheck_lanes() -> int:
 
 def purge(limit: int = 1_000, now: datetime | None = None) -> int:
     """Forget what is past its retention, and names that nobody uses. Returns how many rows."""
-    kinds = ("purge_keys", "purge_minutes", "purge_classes", "purge_states", "purge_tallies")
+    kinds = (
+        "purge_keys",
+        "purge_minutes",
+        "purge_depths",
+        "purge_classes",
+        "purge_states",
+        "purge_tallies",
+    )
     return everywhere.upkeep(
         lambda alias: (
             _purge_jobs(alias, limit, now)

@@ -25,7 +25,7 @@ ABOVE = {
 }
 EDGES = ("api", "admin", "management", "portal")
 # Halves of an edge that operators' and members' pages have in common; edges may use them, verbs may not.
-SHARED = {"tenants.doors", "tenants.urls", "tenants.forms", "dlq.forms"}
+SHARED = {"tenants.doors", "tenants.urls", "tenants.forms", "dlq.forms", "jobqueue.depth_charts"}
 # Programs that put the parts together; they are nobody's library.
 PROGRAMS = {"jobqueue.demo", "jobqueue.bench", "jobqueue.receiver"}
 # A body has one set of rules, whoever sends it: these read a form, a line or a file by the rules of the API's body.

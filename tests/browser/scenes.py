@@ -61,6 +61,8 @@ def demo_scene() -> Scene:
     policies.pause("docs", actor=cast.OPS, reason="the index is being rebuilt")
     _, scene.token = access.create_token(tenant=acme, scopes=["produce", "read"], name="app", actor=cast.OPS)
     upkeep.fold()
+    for minutes in range(9, 0, -1):
+        upkeep.sample_depths(now=scene.now - timedelta(minutes=minutes))
     return scene
 
 

@@ -67,6 +67,8 @@ def build() -> Scene:
     dependencies.set_dependency("smtp", {"max_running": 10}, actor=cast.OPS)
     upkeep.fold()
     upkeep.sample_usage()
+    for minutes in range(9, 0, -1):
+        upkeep.sample_depths(now=scene.now - timedelta(minutes=minutes))
     return scene
 
 

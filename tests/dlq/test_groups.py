@@ -55,6 +55,7 @@ def test_a_noisy_tenant_hides_nobody_s_groups_and_a_cut_is_told(monkeypatch: pyt
         _dead(1, f"fault {word}", now=10 * turn)
     _dead(1, "quiet", now=100, tenant_id=globex().pk)
     assert (len(_page()), any(group.is_cut for group in _page())) == (9, False)
+    monkeypatch.setattr(groups, "ERRORS_MAX", 8)
     monkeypatch.setattr(groups, "PAIRS_MAX", 4)
     assert len(_page()) == 4
     assert "quiet" in [group.sample for group in _page()]

@@ -50,9 +50,20 @@ def test_the_matrix_counts_each_error_by_time() -> None:
 def test_a_lane_is_counted_up_to_its_cap_and_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "LANE_CAP", 2)
     ids = cast.graveyard(5)
-    found = groups.matrix([_print(ids[0])], scope=FLEET, span=timedelta(hours=1), now=at(60))
+    found = groups.matrix(
+        [_print(ids[0])], scope=cast.scope_of(cast.acme()), span=timedelta(hours=1), now=at(60)
+    )
     assert found.of(_print(ids[0]))[-1] == 3
-    assert found.cut == {_print(ids[0])}
+    assert found.cut == {(_print(ids[0]), groups.COLUMNS - 1)}
+
+
+def test_of_everybody_a_cell_is_counted_up_to_its_cap_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "CELL_CAP", 4)
+    ids = cast.graveyard(5)
+    cast.graveyard(4, now=at(600))
+    found = groups.matrix([_print(ids[0])], scope=FLEET, span=timedelta(hours=1), now=at(660))
+    assert found.of(_print(ids[0]))[-3:] == [4, 0, 4]
+    assert found.cut == {(_print(ids[0]), groups.COLUMNS - 3)}
 
 
 def test_a_tenant_s_matrix_holds_its_own_alone() -> None:

@@ -7,9 +7,9 @@ from django.db import connections
 
 from dlq import reads as desk
 from dlq.reads import DeadFilter
-from jobqueue import reads, upkeep
+from jobqueue import listing, reads, upkeep
 from jobqueue.ids import format_id, parse_id
-from jobqueue.reads import JobFilter
+from jobqueue.listing import JobFilter
 from jobqueue.types import FLEET
 from tests import cast
 from tests.cast import at
@@ -59,7 +59,7 @@ def test_lists_page_across_the_edge() -> None:
     ids = [cast.enqueue(now=at(0)) for _ in range(6)]
     seen, before = [], None
     while True:
-        page, before = reads.page(JobFilter(), scope=FLEET, before=before, limit=2)
+        page, before = listing.page(JobFilter(), scope=FLEET, before=before, limit=2)
         seen += [view.job_id for view in page]
         if before is None:
             break

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobqueue import reads, upkeep
-from jobqueue.reads import JobFilter
+from jobqueue import listing, reads, upkeep
+from jobqueue.listing import JobFilter
 from jobqueue.types import FLEET, Scope
 from jobsplatform.errors import NotFound
 from tests import cast
@@ -117,7 +117,7 @@ def test_attempts_page_without_gaps() -> None:
 
 
 def _ids(scope: Scope = FLEET, limit: int = 50, **wanted: object) -> list[int]:
-    page, _ = reads.page(JobFilter(**wanted), scope=scope, before=None, limit=limit)  # type: ignore[arg-type]
+    page, _ = listing.page(JobFilter(**wanted), scope=scope, before=None, limit=limit)  # type: ignore[arg-type]
     return [view.job_id for view in page]
 
 
@@ -130,7 +130,7 @@ def test_a_list_pages_without_gaps_or_repeats() -> None:
     ids = cast.enqueue_many(7)
     seen, before = [], None
     while True:
-        page, before = reads.page(JobFilter(), scope=FLEET, before=before, limit=3)
+        page, before = listing.page(JobFilter(), scope=FLEET, before=before, limit=3)
         seen += [view.job_id for view in page]
         if before is None:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +12,7 @@ from django.utils import timezone
 from jobqueue import upkeep
 from jobqueue.enqueue import enqueue as enqueue_jobs
 from jobqueue.ids import format_id
-from jobqueue.models import Job
+from jobqueue.models import DepthMinute, DepthRound, Job
 from tenants import access, members, registry
 from tenants.models import ApiToken, AuditEntry
 from tests import cast
@@ -46,14 +46,23 @@ def numbers(text: str) -> str:
     return text
 
 
+def sampled_anew(instant: datetime) -> None:
+    """Only what waits at that instant has been sampled."""
+    DepthMinute.objects.using(SHARD).all().delete()
+    DepthRound.objects.using(SHARD).all().delete()
+    upkeep.sample_depths(now=instant)
+
+
 def test_no_page_changes_with_what_another_tenant_does() -> None:
     """Not by a rank, a count, a position or a warning: globex does everything, and acme's pages stay as they are."""
     own = things_of("acme")
     registry.set_quota("acme", {"max_depth": 10, "weight": 2}, actor=OPS)
     client = client_of("ann", of="acme", role="admin")
     addresses = [own.address(name) for name in PAGES if name != "progress"]
+    instant = timezone.now()
     upkeep.fold()
     upkeep.sample_usage()
+    sampled_anew(instant)
     before = {address: numbers(text_of(client, address)) for address in addresses}
     things_of("globex")
     registry.set_quota("globex", {"max_depth": 200}, actor=OPS)
@@ -64,6 +73,7 @@ def test_no_page_changes_with_what_another_tenant_does() -> None:
     client_of("gil", of="globex", role="admin")
     upkeep.fold()
     upkeep.sample_usage()
+    sampled_anew(instant)
     for address in addresses:
         text = numbers(text_of(client, address))
         assert text == before[address], address
@@ -274,3 +284,28 @@ def test_hostile_text_is_inert_on_every_page() -> None:
     shown = client.post(f"/t/evil/jobs/{name}/payload/", {"reason": HOSTILE}).content.decode()
     assert "<script>alert" not in shown
     assert "<script>alert" not in client.get("/t/evil/jobs/", {"q": HOSTILE}).content.decode()
+
+
+# Depth and age over time
+
+
+def test_depth_and_age_over_time_are_a_chart_and_a_table_by_queue_and_level() -> None:
+    now = timezone.now().replace(second=30)
+    cast.enqueue_many(3, now=now - timedelta(minutes=10), priority=1)
+    cast.enqueue_many(9, now=now - timedelta(minutes=10), priority=1, tenant_id=globex().pk)
+    for minutes in (2, 1):
+        upkeep.sample_depths(now=now - timedelta(minutes=minutes))
+    client = client_of("ann", of="acme")
+    text = text_of(client, "/t/acme/")
+    depth, age = re.findall(r'data-chart="([^"]+)"', text)[:2]
+    assert '"label": "default P1", "values": [3.0, 3.0]' in depth.replace("&quot;", '"')
+    assert '"label": "default P1", "values": [480.0, 540.0]' in age.replace("&quot;", '"')
+    assert text.count("<td>540</td>") == text.count("<td>480</td>") == 1
+    assert '<strong class="chip" aria-current="true">last hour</strong>' in text
+    part = text_of(client, "/t/acme/?span=day&fragment=depths")
+    assert '<strong class="chip" aria-current="true">last 24 hours</strong>' in part
+    assert re.search(r'"values": \[3\.0(, 3\.0)?\]', part.replace("&quot;", '"'))
+
+
+def test_where_nothing_was_sampled_yet_the_page_says_so() -> None:
+    assert "Nothing to draw yet." in text_of(client_of("ann", of="acme"), "/t/acme/?fragment=depths")

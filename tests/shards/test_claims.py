@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from jobqueue import claiming, fsck, hub, reads, stats, upkeep, wakeup
+from jobqueue import claiming, fsck, hub, listing, stats, upkeep, wakeup
 from jobqueue.api import names, working
 from jobqueue.claiming import ClaimRequest, Lease, inversions, over_shards, summaries
 from jobqueue.claiming.transaction import QueueClaim
 from jobqueue.enqueue import enqueue
 from jobqueue.hub.core import POLL_SECONDS
+from jobqueue.listing import JobFilter
 from jobqueue.policy.routing import STALE_S
 from jobqueue.policy.types import Chosen
-from jobqueue.reads import JobFilter
 from jobqueue.shards import register
 from jobqueue.types import FLEET
 from jobsplatform import database, public, reach
@@ -329,10 +329,10 @@ def test_a_shard_that_is_away_costs_only_its_own_work() -> None:
         for lease in held:
             cast.complete(lease)
         unknown: list[int] = []
-        views, _ = reads.page(JobFilter(), scope=FLEET, before=None, limit=10, unknown=unknown)
+        views, _ = listing.page(JobFilter(), scope=FLEET, before=None, limit=10, unknown=unknown)
         assert (len(views), unknown) == (10, [1])
         with pytest.raises(Unavailable):
-            reads.page(JobFilter(), scope=FLEET, before=None, limit=10)
+            listing.page(JobFilter(), scope=FLEET, before=None, limit=10)
         found = stats.of(cast.queue(), FLEET)
         assert [number for number, reached in found.shards.items() if not reached] == [1]
         assert upkeep.promote() == 0
@@ -457,9 +457,9 @@ def test_a_shard_that_was_away_is_told_of_tenants_later() -> None:
 def test_a_list_is_newest_first_over_all_shards() -> None:
     ids = [cast.enqueue(now=cast.at(turn)) for turn in range(23)]
     seen: list[int] = []
-    before: reads.Place | None = None
+    before: listing.Place | None = None
     while True:
-        page, before = reads.page(JobFilter(), scope=FLEET, before=before, limit=5)
+        page, before = listing.page(JobFilter(), scope=FLEET, before=before, limit=5)
         seen += [view.job_id for view in page]
         if before is None:
             break

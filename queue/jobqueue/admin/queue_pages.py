@@ -14,7 +14,7 @@ from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
-from jobqueue import policies, stats
+from jobqueue import depth_charts, depths, policies, stats
 from jobqueue.admin.queues import words
 from jobqueue.limits import REASON_CHARS_MAX
 from jobqueue.models import PolicyVersion, Queue, QueuePause
@@ -122,7 +122,11 @@ def queue_page(request: HttpRequest, name: str) -> HttpResponse:
         "defaults": [(words(key), getattr(queue, key)) for key in DEFAULTS],
         "may_change": request.user.has_perm(MAY_CHANGE),
     }
-    fragments = {"now": Fragment("admin/queues/now.html", read)}
+    span = depths.span_of(request.GET.get("span"))
+    fragments = {
+        "now": Fragment("admin/queues/now.html", read),
+        "depths": depth_charts.fragment(lambda: depths.of_queue(queue.pk, span), of_one_queue=True),
+    }
     crumbs = [("Queues", reverse("admin:queues"))]
     return frame.live_page(
         request, "admin/queues/queue.html", fragments, context, title=f"Queue {name}", crumbs=crumbs

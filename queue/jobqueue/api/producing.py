@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from jobqueue import kinds, leases, reads, reveal
+from jobqueue import kinds, leases, listing, reads, reveal
 from jobqueue.api import bodies, names, wire
 from jobqueue.api.calls import at_item, queue_in_body, require_queue, scope_of
 from jobqueue.api.wire import Members
@@ -101,7 +101,7 @@ class ListJobs(Endpoint):
 
     def act(self, call: Call) -> Reply:
         limit, unknown = call.query["limit"], list[int]()
-        views, last = reads.page(
+        views, last = listing.page(
             self.wanted, scope=scope_of(call), before=self.before, limit=limit, unknown=unknown
         )
         following = cursors.write(call, last)
@@ -221,7 +221,7 @@ def new_job(call: Call, values: Mapping[str, Any], queue_of: QueueOf, key: str |
     )
 
 
-def job_filter(query: Mapping[str, Any]) -> reads.JobFilter:
+def job_filter(query: Mapping[str, Any]) -> listing.JobFilter:
     """The filter that a query asks for. A band's name needs its queue."""
     queue = None if query["queue"] is None else queue_in_body(query["queue"])
     priority = query["priority"]
@@ -229,7 +229,7 @@ def job_filter(query: Mapping[str, Any]) -> reads.JobFilter:
         if queue is None:
             raise Invalid.at("/priority", "A band's name needs the queue.", "conflict")
         priority = queue.priority(priority)
-    return reads.JobFilter(
+    return listing.JobFilter(
         queue_id=None if queue is None else queue.id,
         state=query["state"],
         kind=query["kind"],

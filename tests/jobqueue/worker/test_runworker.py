@@ -33,7 +33,7 @@ def test_wrong_options_are_one_line_and_exit_1(platform: Platform) -> None:
         (["--reserve", "P0:8"], "--reserve"),
     ]:
         command = platform.command("runworker", *arguments)
-        ended = subprocess.run(command, env=platform.environment, capture_output=True, text=True, timeout=20)
+        ended = subprocess.run(command, env=platform.environment, capture_output=True, text=True, timeout=60)
         assert ended.returncode == 1
         assert word in ended.stderr
         assert len(ended.stderr.strip().splitlines()) == 1

@@ -20,6 +20,9 @@ FIRE_LIMIT = (
 )
 FOLD_LIMIT = 10_000  # ledger rows a pass
 SAMPLE_LIMIT = 200  # limits of tenants a pass
+DEPTH_LIMIT = (
+    100  # lanes a pass: with over 1,200 that hold jobs, a round over them takes longer than its minute
+)
 
 
 class Command(processes.BeatingCommand):
@@ -44,6 +47,7 @@ class Command(processes.BeatingCommand):
             Pass("balance_shares", shares.balance, interval_s=1),
             Pass("date_moved_keys", keys.date_moved, interval_s=60),
             Pass("sample_usage", lambda: upkeep.sample_usage(SAMPLE_LIMIT), interval_s=5, full=SAMPLE_LIMIT),
+            Pass("sample_depths", lambda: upkeep.sample_depths(DEPTH_LIMIT), interval_s=5),
             Pass("seal_audit", audit.seal, interval_s=60),
             Pass("recheck_lanes", upkeep.recheck_lanes, interval_s=60),
             *hooks.passes(),
