@@ -6,18 +6,18 @@ removed at its end (runs beside each other do not meet); JOBSPLATFORM_PG_BIN cho
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import hypothesis
 import pytest
 from django.conf import settings
+from pytest_django import DjangoDbBlocker
 
 from jobsplatform.embedded import Server
 
@@ -26,6 +26,9 @@ hypothesis.settings.register_profile(
     "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("unhurried")
+
+# Django and thousands of tests are no garbage: to look through all of them again and again takes a tenth of the time.
+gc.set_threshold(20_000)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ["default", "shard0"]
@@ -99,8 +102,10 @@ _ = settings.DATABASES  # read now: pytest-django sets up Django only for settin
 
 def pytest_configure() -> None:
     """Every run makes both databases: tests in a browser use them without asking for a transaction of their own."""
+    from django.contrib.auth.hashers import PBKDF2PasswordHasher
     from pytest_django import fixtures
 
+    PBKDF2PasswordHasher.iterations = 1_000  # a thousandth: what hundreds of tests log in with is no secret
     fixtures._get_databases_for_setup = lambda items: (set(DATABASES), set())
 
 
@@ -159,6 +164,10 @@ def _give_both_databases(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.django_db(**options), append=False)
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+
+
 # What every test of the database starts from
 
 
@@ -169,34 +178,56 @@ def django_db_keepdb() -> bool:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> Iterator[None]:
-    """Lets `flush` empty the audit, which refuses every TRUNCATE: owners alone may set its trigger aside."""
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """A test that commits leaves both databases as the migrations did (`tests/cleaning.py`)."""
     from django.db import connections
-    from django.db.backends.postgresql.operations import DatabaseOperations
+    from django.test import TransactionTestCase
 
-    build = DatabaseOperations.sql_flush
+    from tests import cleaning
 
-    def sql_flush(self: Any, style: Any, tables: Any, **options: Any) -> list[str]:
-        statements = build(self, style, tables, **options)
-        if "tenants_auditentry" not in tables or not statements:
-            return statements
-        table = "ALTER TABLE tenants_auditentry"
-        return [f"{table} DISABLE TRIGGER USER", *statements, f"{table} ENABLE TRIGGER USER"]
-
-    DatabaseOperations.sql_flush = sql_flush  # type: ignore[method-assign]
+    with django_db_blocker.unblock():
+        for alias in DATABASES:
+            cleaning.remember(alias)
+    TransactionTestCase._fixture_teardown = lambda self: clean()  # type: ignore[attr-defined]
     yield
     for connection in connections.all(initialized_only=True):
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]  # of the PostgreSQL backend
 
 
+def clean() -> None:
+    from tests import cleaning
+
+    for alias in DATABASES:
+        cleaning.clean(alias)
+
+
+@pytest.fixture(scope="module")
+def shared_ground(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """What fixtures of a module make in the databases is there for each of its tests, and gone after the last.
+
+    They lie in a transaction around the module's tests, each of which takes back what it did itself. So no test of
+    such a module may commit. A fixture that builds on this one unblocks the databases itself.
+    """
+    from django.db import transaction
+
+    outer = [transaction.atomic(using=alias) for alias in DATABASES]
+    with django_db_blocker.unblock():
+        forget_everything()
+        for block in outer:
+            block.__enter__()
+    yield
+    with django_db_blocker.unblock():
+        for alias, block in zip(DATABASES, outer, strict=True):
+            transaction.set_rollback(True, using=alias)
+            block.__exit__(None, None, None)
+        forget_everything()
+
+
 @pytest.fixture(autouse=True)
-def _fresh_ground(request: pytest.FixtureRequest) -> None:
-    """No test remembers another's rows; one that commits finds what the migrations seed."""
+def _fresh_ground() -> None:
+    """No test remembers another's rows."""
     forget_everything()
-    if request.node.get_closest_marker("django_db") is not None:
-        request.getfixturevalue("_django_db_helper")
-        seed()  # a test that commits empties every table behind it
 
 
 def forget_everything() -> None:
@@ -211,20 +242,6 @@ def forget_everything() -> None:
     kept = (hub, wakeup, stats, reads, claiming, kinds, lanes, policies, names, access, shard_map, reach)
     for module in kept:
         module.forget()
-
-
-def seed() -> None:
-    """What the migrations put into an empty control database, by the migration itself."""
-    from django.apps import apps
-    from django.db import connection
-
-    from jobqueue.models import Queue
-
-    if not Queue.objects.filter(name="default").exists():
-        for name in ("0003_default_queue", "0013_shard_map"):
-            seeding = import_module(f"jobqueue.migrations.{name}")
-            seeding.make(apps, SimpleNamespace(connection=connection))
-        connection.check_constraints()  # now: the test may make its transaction read-only
 
 
 # Tests that need a program

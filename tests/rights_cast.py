@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission, User
@@ -22,7 +21,6 @@ from dlq import overview
 from jobqueue import lanes, policies, processes
 from jobqueue.ids import format_id
 from jobqueue.models import Dependency, Process, Queue
-from jobsplatform import migration
 from tenants import access, registry
 from tenants.models import Membership, Tenant
 from tests import cast
@@ -44,13 +42,6 @@ class Act:
     groups: frozenset[str]
     send: Send
     forged: Callable[[Client], list[Any]] = field(default=lambda client: [])
-
-
-def shipped_groups() -> None:
-    """The groups as the migration ships them; a test that commits empties every table behind it."""
-    if not Group.objects.filter(name=AUDITOR).exists():
-        for name in ("0003_groups", "0005_rights_of_the_desk"):
-            migration.grant_now(import_module(f"dlq.migrations.{name}").RIGHTS)
 
 
 def member_of(group: str) -> Client:
@@ -76,6 +67,14 @@ def client_of(user: User) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def again(clients: dict[str, Client]) -> dict[str, Client]:
+    """The same people, in browsers that have seen nothing but their log-in."""
+    fresh = {who: Client() for who in clients}
+    for who, client in clients.items():
+        fresh[who].cookies.update(client.cookies)
+    return fresh
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos import prepared
 from tests.chaos.harness import SETTINGS, Platform
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     folder = tmp_path_factory.mktemp("chaos")
-    platform = Platform(folder / "data", variables={"DJANGO_SETTINGS_MODULE": SETTINGS})
+    platform = Platform(prepared.folder(folder / "data"), variables={"DJANGO_SETTINGS_MODULE": SETTINGS})
     try:
         platform.start().wait_ready()
         yield platform

@@ -68,17 +68,20 @@ def _running(load: Load) -> int:
     return len([line for line in load.notes.read_text().splitlines() if line.startswith("start")])
 
 
-def test_processes_are_killed_in_any_order_with_200_jobs_running(
+def test_processes_are_killed_in_any_order_with_many_jobs_running(
     platform: Platform, tmp_path: Path, seed: int
 ) -> None:
+    """The next test does it for minutes."""
     load = Load(platform, "kills", seed, tmp_path)
-    run_kills(platform, load, seed, jobs=200, kills=8, pause_s=0.4)
+    run_kills(platform, load, seed, jobs=60, kills=7, pause_s=0.4)
     assert {"200", "201"} <= set(load.history.statuses())
     assert platform.wait_ready() < READY_S
 
 
 @pytest.mark.slow
-def test_processes_are_killed_for_minutes(platform: Platform, tmp_path: Path, seed: int) -> None:
+def test_processes_are_killed_for_minutes_with_200_jobs_running(
+    platform: Platform, tmp_path: Path, seed: int
+) -> None:
     load = Load(platform, "kills-long", seed, tmp_path)
     run_kills(platform, load, seed, jobs=200, kills=120, pause_s=0.8)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from jobsplatform_client import Client, Retry
+from tests.chaos import prepared
 from tests.chaos.harness import Platform
 from tests.clients.cutter import ReplyCutter
 
@@ -18,7 +19,8 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("clients") / "data", flags=("--no-demo", "--no-workers"))
+    data = prepared.folder(tmp_path_factory.mktemp("clients") / "data")
+    platform = Platform(data, flags=("--no-demo", "--no-workers"))
     try:
         platform.start().wait_ready()
         yield platform

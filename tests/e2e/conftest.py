@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos import prepared
 from tests.chaos.harness import Platform
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("e2e") / "data")
+    platform = Platform(prepared.folder(tmp_path_factory.mktemp("e2e") / "data"))
     try:
         platform.start().wait_ready()
         yield platform

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.harness import ROOT, STOP_S, Answer, Platform, environment, free_port, is_alive, until
+from tests.chaos.harness import ROOT, STOP_S, Answer, Platform, environment, free_port, is_alive, kill, until
 
 SECRETS = ("secret_key", "token_pepper", "pg.password")
 
@@ -122,17 +122,30 @@ def test_secrets_are_their_owners_alone(fresh: Platform, name: str) -> None:
     assert stat.S_IMODE((fresh.data / name).stat().st_mode) == 0o600
 
 
+def test_a_lost_database_is_brought_back(fresh: Platform) -> None:
+    """What becomes of jobs when it is lost is shown by tests/chaos."""
+    lost = fresh.postmaster()
+    assert os.getpgid(lost) != fresh.pid
+    kill(lost)
+    until(lambda: "had ended; started again" in fresh.output, 30, lambda: fresh.output)
+    fresh.wait_ready()
+    assert fresh.postmaster() != lost
+
+
 def test_it_ends_in_time_with_work_going_on_and_starts_again_on_what_it_left(fresh: Platform) -> None:
     token = fresh.tenant("kept")
     body = {"kind": "demo.sleep", "payload": {"seconds": 60}, "priority": 0}
     path = f"/v1/jobs/{fresh.call('POST', '/v1/jobs', body, token).body['job_id']}"
     until(lambda: fresh.call("GET", path, token=token).body["state"] == "running", 20)
     assert_ends(fresh, token)
-    secrets = [(fresh.data / name).read_bytes() for name in SECRETS]
+    secrets, shown = [(fresh.data / name).read_bytes() for name in SECRETS], len(fresh.output)
+    assert "operator / " in fresh.output[:shown]
     fresh.start("--no-demo", "--no-workers").wait_ready()
+    assert "Operator" in fresh.output[shown:]
+    assert not [word for word in ("operator / ", "jp_") if word in fresh.output[shown:]], "shown once"
     assert secrets == [(fresh.data / name).read_bytes() for name in SECRETS]
-    shown = fresh.call("GET", path, token=token)
-    assert (shown.body["state"], shown.body["attempts_used"]) == ("ready", 0), "given back, and not charged"
+    job = fresh.call("GET", path, token=token).body
+    assert (job["state"], job["attempts_used"]) == ("ready", 0), "given back, and not charged"
     assert fresh.pids("keeper") == fresh.pids("executor") == []
     assert not any("rundemo" in one.command for one in fresh.group())
     assert all(fresh.pids(role) for role in ("web", "web-worker", "dispatcher", "reaper"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
+from pytest_django import DjangoDbBlocker
 
 from jobsplatform import scopes
 from jobsplatform.http import ApiView
@@ -137,6 +138,7 @@ class World:
     acme: Api
     globex: Api
     ids: dict[str, dict[str, str]]
+    of_scope: dict[str, Api]  # callers of acme, each with that scope alone
 
     def url(self, name: str, whose: str) -> str:
         path = name.split()[1].replace(SHARED, "default")
@@ -149,8 +151,13 @@ class World:
         return api.call(name.split()[0], self.url(name, whose) + sample.query, sample.body, **sample.headers)
 
 
-@pytest.fixture
-def world(db: None) -> World:
+@pytest.fixture(scope="module")
+def world(shared_ground: None, django_db_blocker: DjangoDbBlocker) -> World:
+    with django_db_blocker.unblock():
+        return _made_world()
+
+
+def _made_world() -> World:
     acme, globex = caller("acme"), caller("globex")
     ids = {}
     for slug, api in (("acme", acme), ("globex", globex)):
@@ -166,7 +173,7 @@ def world(db: None) -> World:
             "schedule_id": schedule["id"],
             "campaign_id": campaign["id"],
         }
-    return World(acme, globex, ids)
+    return World(acme, globex, ids, {scope: caller("acme", scope) for scope in sorted(scopes.ALL)})
 
 
 pytestmark = pytest.mark.django_db(databases=["default", "shard0"])
@@ -195,8 +202,8 @@ def test_without_a_token_nothing_is_served(world: World, subtests: pytest.Subtes
 
 @pytest.mark.parametrize("name", PROTECTED)
 def test_a_route_serves_the_scopes_of_its_row_alone(world: World, name: str) -> None:
-    for scope in sorted(scopes.ALL):
-        response = world.call(caller("acme", scope), name, "acme")
+    for scope, api in world.of_scope.items():
+        response = world.call(api, name, "acme")
         if scope in scopes.TABLE[name].scopes:
             assert response.status_code in SAMPLES[name].own, (scope, response.content)
         else:
@@ -205,8 +212,8 @@ def test_a_route_serves_the_scopes_of_its_row_alone(world: World, name: str) -> 
 
 @pytest.mark.parametrize("name", [name for name in PROTECTED if scopes.TABLE[name].with_payload])
 def test_a_payload_is_shown_to_the_scopes_of_its_row_alone(world: World, name: str) -> None:
-    for scope in sorted(scopes.ALL):
-        response = caller("acme", scope).get(world.url(name, "acme") + "?include=payload")
+    for scope, api in world.of_scope.items():
+        response = api.get(world.url(name, "acme") + "?include=payload")
         shown = b"canary" in response.content
         assert shown is (scope in scopes.TABLE[name].with_payload), scope
         if not shown:

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import get_resolver, reverse
+from pytest_django import DjangoDbBlocker
 
 from jobsplatform import acting, frame
 from jobsplatform.errors import Forbidden
@@ -21,18 +22,36 @@ pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _groups() -> None:
-    rights_cast.shipped_groups()
+@pytest.fixture(scope="module")
+def _people(
+    shared_ground: None, django_db_blocker: DjangoDbBlocker
+) -> tuple[dict[str, Client], dict[str, Client]]:
+    with django_db_blocker.unblock():
+        for slug in ("acme", "globex"):
+            cast.tenant(slug)
+        cast.queue()
+        return {group: rights_cast.member_of(group) for group in GROUPS}, rights_cast.outsiders()
+
+
+@pytest.fixture
+def members(_people: tuple[dict[str, Client], dict[str, Client]]) -> dict[str, Client]:
+    """Staff of each group."""
+    return rights_cast.again(_people[0])
+
+
+@pytest.fixture
+def outsiders(_people: tuple[dict[str, Client], dict[str, Client]]) -> dict[str, Client]:
+    """Who may do nothing."""
+    return rights_cast.again(_people[1])
 
 
 @pytest.mark.parametrize("slug", ["acme", "globex"])
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name.replace(" ", "-"))
-def test_an_act_is_for_its_groups_alone(act: Act, slug: str) -> None:
+def test_an_act_is_for_its_groups_alone(act: Act, slug: str, members: dict[str, Client]) -> None:
     """Groups are the platform's: they hold for every tenant alike. A tenant's own members are nobody here."""
     owner = cast.tenant(slug)
-    for group in GROUPS:
-        client, username = rights_cast.member_of(group), f"in-{group.lower().replace(' ', '-')}"
+    for group, client in members.items():
+        username = f"in-{group.lower().replace(' ', '-')}"
         with rights_cast.undone():
             response = act.send(client, owner)
             happened = rights_cast.done(act.action, username)
@@ -41,8 +60,8 @@ def test_an_act_is_for_its_groups_alone(act: Act, slug: str) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name.replace(" ", "-"))
-def test_an_act_is_for_no_outsider(act: Act) -> None:
-    for who, client in rights_cast.outsiders().items():
+def test_an_act_is_for_no_outsider(act: Act, outsiders: dict[str, Client]) -> None:
+    for who, client in outsiders.items():
         with rights_cast.undone():
             before = audit_entries()
             response = act.send(client, cast.acme())
@@ -150,28 +169,27 @@ def test_nobody_s_group_may_delete_jobs_or_change_the_audit() -> None:
 OWN = {"codes", "codes_picture"}  # about nothing but one's own account
 
 
-def test_screens_about_one_s_own_account_are_for_all_staff_and_nobody_else() -> None:
+def test_screens_about_one_s_own_account_are_for_all_staff_and_nobody_else(
+    outsiders: dict[str, Client],
+) -> None:
     assert {one.name for one in frame._screens.values() if one.permission is None} == OWN
-    bare = rights_cast.client_of(User.objects.create_user("bare", is_staff=True))
+    bare = outsiders["bare"]
     assert [bare.get(reverse(f"admin:{name}")).status_code for name in sorted(OWN)] == [200, 404]
     assert {Client().get(reverse(f"admin:{name}")).status_code for name in OWN} == {302}
 
 
 @pytest.mark.parametrize("name", sorted(set(frame._screens) - OWN))
-def test_a_screen_is_closed_to_staff_without_its_permission(name: str) -> None:
+def test_a_screen_is_closed_to_staff_without_its_permission(name: str, outsiders: dict[str, Client]) -> None:
     """Also to whoever is not logged in; for a name in the address that there is not, before it is looked up."""
     one = frame._screens[name]
     address = re.sub(r"<\w+:\w+>", "x", f"/admin/{one.route}")
-    bare = rights_cast.client_of(User.objects.create_user("bare", is_staff=True))
-    assert bare.get(address).status_code == 403
+    assert outsiders["bare"].get(address).status_code == 403
     assert Client().get(address).status_code == 302
     assert get_resolver().resolve(address).url_name == name
 
 
-def test_the_menu_shows_what_one_may_open() -> None:
-    cast.queue()
-    for group in GROUPS:
-        client = rights_cast.member_of(group)
+def test_the_menu_shows_what_one_may_open(members: dict[str, Client]) -> None:
+    for group, client in members.items():
         text = client.get(reverse("admin:index")).content.decode()
         addresses = re.findall(r'<li><a href="([^"]+)"', text.split('class="screens"')[1].split("</nav>")[0])
         assert len(addresses) >= 5

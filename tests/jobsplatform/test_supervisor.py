@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from jobsplatform.embedded import Server
-
 ROOT = Path(__file__).resolve().parents[2]
 
 # A small project in place of ours: the same process tree, without a database.
@@ -269,25 +267,7 @@ def test_a_failed_preparation_starts_nothing(start: Callable[..., Up]):
     assert "started" not in up.output
 
 
-# The real thing
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    made: list[Up] = []
-
-    def begin(port: int) -> Up:
-        flags = ["--port", str(port), "--data", str(tmp_path / "data"), "--no-demo"]
-        command = [sys.executable, str(ROOT / "manage.py"), "up", *flags]
-        made.append(Up(command, port, tmp_path / f"up{len(made)}.log"))
-        return made[-1]
-
-    yield begin
-    for up in made:
-        if up.process.poll() is None or up.group():
-            os.killpg(up.process.pid, signal.SIGKILL)
-        up.process.wait()
-    Server(tmp_path / "data").stop()
+# The real thing: see tests/e2e/test_up.py
 
 
 def test_a_data_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
@@ -296,28 +276,3 @@ def test_a_data_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "manage.py"), "up", "--data", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, f"{file}: File exists\n")
-
-
-def test_secrets_are_shown_once_and_a_lost_database_is_brought_back(real: Callable[..., Up], tmp_path: Path):
-    """What becomes of jobs when all of it is killed is shown by tests/chaos."""
-    server = Server(tmp_path / "data")
-    first = real(free_port())
-    first.wait_until_ready(60)
-    assert "operator / " in first.output
-    assert "jp_" in first.output
-    postmaster = server.pid() or 0
-    assert os.getpgid(postmaster) != first.process.pid
-
-    os.kill(postmaster, signal.SIGKILL)
-    first.wait_for(lambda: "had ended; started again" in first.output)
-    first.wait_for(first.is_ready, 10)
-    assert first.end() == 0
-    assert first.group() == {}
-    assert server.pid() is None
-
-    second = real(first.port)
-    second.wait_until_ready(60)
-    assert "operator / " not in second.output
-    assert "jp_" not in second.output
-    assert second.end() == 0
-    assert {entry.name for entry in tmp_path.iterdir()} == {"data", "up0.log", "up1.log"}

@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
-from django.core.management import call_command
 from django.db import connections
+
+from tests import cleaning
 
 ALIASES = ("shard0", "shard1", "shard2", "shard3")
 EXTRA = ALIASES[1:]
@@ -100,8 +101,8 @@ def _four_shards(request: pytest.FixtureRequest) -> Iterator[None]:
     finally:
         heal_and_forget()
         settings.SHARD_ALIASES = dict(enumerate(ALIASES))  # a test may have set them otherwise
-        for alias in EXTRA:  # while the router knows them as shards
-            call_command("flush", verbosity=0, interactive=False, database=alias, inhibit_post_migrate=True)
+        for alias in EXTRA:
+            cleaning.clean(alias)
         settings.SHARD_ALIASES = before
 
 

@@ -52,9 +52,9 @@ def test_a_crash_is_charged_to_the_running_job_and_not_to_buffered_ones(platform
 
 def test_killing_all_processes_loses_no_job(platform: Platform) -> None:
     """S27 in short: every running job is tried a second time, none dies."""
-    jobs = platform.enqueue("test.sleep", 24, s=600, again_s=0)
-    platform.worker("--concurrency", "12", "--processes", "2")
-    platform.until(lambda: platform.started() == 24, 60)
+    jobs = platform.enqueue("test.sleep", 8, s=600, again_s=0)
+    platform.worker("--concurrency", "4", "--processes", "2")
+    platform.until(lambda: platform.started() == 8, 60)
     platform.stop()
     platform.worker("--suspects", "3")
     platform.until(lambda: set(platform.states(jobs)) == {"succeeded"}, 120, lapse_orphans=True)

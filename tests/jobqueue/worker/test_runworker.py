@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
+from tests import commands_cast
 from tests.jobqueue.worker.conftest import Platform
 
 
@@ -24,19 +23,27 @@ def test_kinds_without_a_handler_are_left_alone(platform: Platform) -> None:
     assert platform.states([other, known]) == ["ready", "succeeded"]
 
 
-def test_wrong_options_are_one_line_and_exit_1(platform: Platform) -> None:
-    for arguments, word in [
-        (["--concurrency", "0"], "--concurrency"),
-        (["--kinds", "test.unknown"], "test.unknown"),
-        (["--queues", "nowhere"], "nowhere"),
-        (["--reserve", "P9:1"], "--reserve"),
-        (["--reserve", "P0:8"], "--reserve"),
-    ]:
-        command = platform.command("runworker", *arguments)
-        ended = subprocess.run(command, env=platform.environment, capture_output=True, text=True, timeout=60)
-        assert ended.returncode == 1
-        assert word in ended.stderr
-        assert len(ended.stderr.strip().splitlines()) == 1
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--concurrency", "0"),
+        ("--kinds", "test.unknown"),
+        ("--queues", "nowhere"),
+        ("--reserve", "P9:1"),
+        ("--reserve", "P0:8"),
+    ],
+)
+def test_a_wrong_option_is_one_line(option: str, value: str) -> None:
+    line = commands_cast.refused("runworker", option, value, "--once")
+    assert option in line or value in line
+
+
+def test_a_shell_sees_one_line_and_exit_1(platform: Platform) -> None:
+    ran = commands_cast.run_apart(platform.environment, "runworker", "--queues", "nowhere")
+    assert ran.code == 1
+    assert "nowhere" in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
 
 
 def test_a_handler_that_holds_the_interpreter_keeps_its_lease(platform: Platform) -> None:
