@@ -85,7 +85,7 @@ bench-scale: setup ## What a job costs by batch, payload, processes, shards and 
 	$(PY) -m benchmarks.scale --write --json .data/bench-scale.json $(ARGS)
 	$(PY) -m benchmarks.worksheet --write .data/bench-scale.json
 
-bench-horizon: setup ## Old snapshot, pg_dump, growth, backlogs, tenants (40 minutes); shorter: ARGS="--held 60 --windows 6"
+bench-horizon: setup ## Old snapshot, pg_dump, growth, backlogs, tenants, ten million done (55 minutes); shorter: ARGS="--held 60 --windows 6"
 	$(PY) -m benchmarks.horizon --write $(or $(ARGS),--held 600 --windows 10)
 
 bench-http: setup ## Jobs/s over HTTP, a hundred a call and one, and each call's latency at half of that, into docs/performance.md
