@@ -14,7 +14,7 @@ PICTURES := clean_in_light and not dark-narrow and (home or paused-queue or poli
 # Most tests wait for a database or a clock; a file shares what it sets up; tests/conftest.py orders the files.
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-peers bench-regress bench-scale bench-horizon bench-latency bench-parked bench-scheduler bench-pages lock clean
+.PHONY: help setup up test test-all test-old lint format screenshots chaos bench bench-peers bench-regress bench-scale bench-horizon bench-http bench-latency bench-parked bench-scheduler bench-pages lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -85,8 +85,11 @@ bench-scale: setup ## What a job costs by batch, payload, processes, shards and 
 	$(PY) -m benchmarks.scale --write --json .data/bench-scale.json $(ARGS)
 	$(PY) -m benchmarks.worksheet --write .data/bench-scale.json
 
-bench-horizon: setup ## Old snapshot, pg_dump, growth, backlogs, tenants (40 minutes); shorter: ARGS="--held 60 --windows 6"
+bench-horizon: setup ## Old snapshot, pg_dump, growth, backlogs, tenants, ten million done (55 minutes); shorter: ARGS="--held 60 --windows 6"
 	$(PY) -m benchmarks.horizon --write $(or $(ARGS),--held 600 --windows 10)
+
+bench-http: setup ## Jobs/s over HTTP, a hundred a call and one, and each call's latency at half of that, into docs/performance.md
+	$(PY) -m benchmarks.over_http --write $(ARGS)
 
 bench-latency: setup ## Measure how soon urgent work starts, over HTTP and in a worker (starts its own server)
 	$(PY) -m benchmarks.latency $(ARGS)

@@ -1,10 +1,10 @@
-"""Does throughput survive what breaks other queues: an old snapshot, a dump, a deep backlog, growth, many tenants?
+"""Does throughput survive what breaks other queues: an old snapshot, a dump, deep backlogs, growth, tenants, a past?
 
 One process claims, completes and enqueues as much again, a hundred at a time, over connections and prepared plans that
 it keeps throughout, with dispatcher and reaper beside it. It is measured in windows: first free, then under the
 condition. Each condition has a server of its own; only ratios are judged.
 
-The full form: `python -m benchmarks.horizon --held 600 --windows 10` (about forty minutes).
+The full form: `python -m benchmarks.horizon --held 600 --windows 10` (about fifty minutes).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ TENANT: Final = 1_000_000
 WARM_S: Final = 2.0
 KEPT_LEAST: Final = 0.5  # of the throughput without the condition
 DECLINE_LEAST: Final = 0.85  # the last third of the windows under it, against the first third
+PAST_DAYS: Final = 25  # fewer than jobs are kept
+LOADED_AT_ONCE: Final = 500_000  # finished jobs
 P50_MOST, P99_MOST = 1.5, 3.0  # claims, against those without it
 COLUMNS: Final = {
     "free": "jobs/s, free",
@@ -61,7 +63,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`seconds` a window; `windows` free and under each condition; `held_s` a snapshot; standing and scheduled jobs."""
+    """`seconds` a window; `windows` free and under each condition; `held_s` a snapshot; the others count jobs."""
 
     seconds: float = 6.0
     windows: int = 6
@@ -72,6 +74,7 @@ class Asked:
     growth: int = 1_000_000
     scheduled: int = 1_000_000
     tenants: int = 10_000
+    finished: int = 10_000_000
     dumped: int = 300_000
 
 
@@ -138,6 +141,7 @@ def judged(title: str, row: Mapping[str, float], *, declines: bool = True) -> li
 
 # Conditions: each gives rows and verdicts
 
+COUNTS: Final = ("backlog", "growth", "scheduled", "tenants", "finished", "dumped")  # flags: how many of each
 Found = tuple[dict[str, dict[str, float]], list[Verdict]]
 
 
@@ -204,12 +208,19 @@ def tenants(asked: Asked) -> Found:
     return load.before_and_after(f"{asked.tenants:,} tenants", spread)
 
 
+def finished(asked: Asked) -> Found:
+    """A past of so many jobs that are done: their intents, attempts and results are kept."""
+    load = Load(asked, [TENANT])
+    return load.before_and_after(f"{asked.finished:,} finished", lambda: _finish(asked.finished))
+
+
 CONDITIONS: Final[Mapping[str, Callable[[Asked], Found]]] = {
     "held": held,
     "growth": growth,
     "backlog": backlog,
     "scheduled": scheduled,
     "tenants": tenants,
+    "finished": finished,
     "dump": dump,
 }
 
@@ -375,6 +386,42 @@ def _schedule(jobs: int) -> None:
     )
 
 
+def _finish(jobs: int) -> None:
+    """Copies of one job that is done, as if as many a second had ended over the last weeks; then what autovacuum would
+    have done meanwhile.
+    """
+    from jobqueue.models import Attempt, Job, Result
+
+    [(job_id,)] = ground.run("SELECT job_id FROM queue_result LIMIT 1")
+    at = f"(clock_timestamp() - {PAST_DAYS} * interval '1 day' * (1 - w.n::float / {jobs}))"
+    parts = []
+    for model, key, times in (
+        (Job, "id", {"created_at"}),
+        (Attempt, "job_id", {"claimed_at", "ended_at"}),
+        (Result, "job_id", {"finished_at"}),
+    ):
+        columns = ground._columns(model, {key, *times})
+        shown = ", ".join([key, *times, *columns])
+        values = ", ".join(["w.id", *(at for _ in times), *(f"s.{name}" for name in columns)])
+        parts.append(
+            f"INSERT INTO {model._meta.db_table} ({shown})"
+            f" SELECT {values} FROM wanted w CROSS JOIN {model._meta.db_table} s WHERE s.{key} = %s"
+        )
+    for first in range(0, jobs, LOADED_AT_ONCE):
+        last = min(first + LOADED_AT_ONCE, jobs)
+        ground.run(
+            f"""WITH wanted AS MATERIALIZED (
+                        SELECT nextval('queue_job_id_seq') AS id, n FROM generate_series(%s::int, %s::int) n
+                    ),
+                    job AS ({parts[0]}),
+                    attempt AS ({parts[1]})
+                {parts[2]}""",
+            [first + 1, last, job_id, job_id, job_id],
+        )
+    ground.run("VACUUM ANALYZE queue_job, queue_attempt, queue_result")
+    ground.run("CHECKPOINT")
+
+
 def _arguments() -> tuple[Asked, Any]:
     parser = argparse.ArgumentParser(
         prog="benchmarks.horizon", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -391,16 +438,14 @@ def _arguments() -> tuple[Asked, Any]:
     parser.add_argument(
         "--held", type=float, default=base.held_s, help=f"seconds of the snapshot ({base.held_s:g})"
     )
-    for name in ("backlog", "growth", "scheduled", "tenants", "dumped"):
+    for name in COUNTS:
         default = getattr(base, name)
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default:,}")
     parser.add_argument("--inside", choices=CONDITIONS, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="write all figures into this file")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     options = parser.parse_args()
-    counts = {
-        name: getattr(options, name) for name in ("backlog", "growth", "scheduled", "tenants", "dumped")
-    }
+    counts = {name: getattr(options, name) for name in COUNTS}
     if min(options.seconds, options.windows, options.held, *counts.values()) <= 0 or options.growth < 100:
         parser.error("there must be something to do")
     return Asked(seconds=options.seconds, windows=options.windows, held_s=options.held, **counts), options

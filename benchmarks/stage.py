@@ -15,7 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from jobsplatform.embedded import Server
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 QUEUE: Final = "bench"
@@ -25,8 +28,8 @@ START_SECONDS_MAX: Final = 60.0
 class Stage:
     """What a measurement stands on. `environment` is for child processes."""
 
-    def __init__(self, stack: ExitStack, environment: dict[str, str], token: str) -> None:
-        self._stack, self.environment, self.token = stack, environment, token
+    def __init__(self, stack: ExitStack, server: Server, environment: dict[str, str], token: str) -> None:
+        self._stack, self.server, self.environment, self.token = stack, server, environment, token
         self.children: list[subprocess.Popen[bytes]] = []
 
     def start(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> subprocess.Popen[bytes]:
@@ -80,7 +83,7 @@ def stage() -> Iterator[Stage]:
         server = Server(folder)
         server.ensure_running()
         stack.callback(server.stop)
-        yield Stage(stack, dict(os.environ), _populate())
+        yield Stage(stack, server, dict(os.environ), _populate())
 
 
 def _populate() -> str:

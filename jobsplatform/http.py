@@ -351,6 +351,10 @@ def listing(name: str, items: Iterable[str], members: Mapping[str, Any]) -> str:
 # Middleware
 
 
+Handler = Callable[[HttpRequest], HttpResponse]
+API: Final = "/v1/"
+
+
 class RequestIdMiddleware:
     """Every answer names its request: by the id that the caller sent, or by a new one; so does what is recorded."""
 
@@ -373,6 +377,23 @@ class RequestIdMiddleware:
             acting.serving.reset(served)
         response["X-Request-ID"] = request_id
         return response
+
+
+class ApiMiddleware:
+    """Calls of the API pass by what stands further in, which is for people: sessions, forms, codes, messages."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response, self.innermost = get_response, _innermost(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return (self.innermost if request.path_info.startswith(API) else self.get_response)(request)
+
+
+def _innermost(handler: Handler) -> Handler:
+    """The handler behind all middleware, which turns exceptions into responses as each of them would."""
+    while (inner := getattr(getattr(handler, "__wrapped__", handler), "get_response", None)) is not None:
+        handler = inner
+    return handler
 
 
 def address_of(request: HttpRequest | None) -> str:

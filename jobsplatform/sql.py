@@ -23,6 +23,7 @@ from psycopg import errors as pg
 from jobsplatform import direct, reach
 from jobsplatform.binding import Bound, bind
 from jobsplatform.errors import NotReplicated, Unavailable, UnknownOutcome
+from jobsplatform.pipelines import together
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -147,7 +148,7 @@ def _run(statement: str, params: Mapping[str, Any], alias: str, *, writes: bool)
             return direct.rows(connection, [*_planned(settings), direct.Sent(bound, bound.bodies(params))])
         if settings is None:
             return _fetch(send(connection, statement, params))
-        with connection.pipeline():  # one round trip and, outside a transaction, one implicit transaction
+        with together(connection):  # one round trip and, outside a transaction, one implicit transaction
             psycopg.Cursor(connection).execute(settings)  # Django's own cursors never prepare a statement
             cursor = send(connection, statement, params)
         return _fetch(cursor)
@@ -306,7 +307,7 @@ def short_transaction(
             raise Unavailable("The database refused or is restarting.") from error
 
     def once() -> T:
-        with translated(alias, writes=True) as connection, connection.pipeline() as pipeline:
+        with translated(alias, writes=True) as connection, together(connection) as pipeline:
             if connection.info.transaction_status != _IDLE or not connection.autocommit:
                 return _within(connection, pipeline, acted, then)
             return _on_its_own(connection, pipeline, acted, then)

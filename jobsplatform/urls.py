@@ -9,6 +9,10 @@ from jobsplatform import public, reports
 from jobsplatform.http import REPORTS, route
 
 urlpatterns = [
+    path("v1/", include("jobqueue.api.urls")),  # first: what is called most
+    path("v1/", include("dlq.api.urls")),
+    path("v1/", include("tenants.api.urls")),
+    path("v1/openapi.yaml", route(GET=public.ShowOpenApi), name="openapi"),
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
@@ -17,10 +21,6 @@ urlpatterns = [
     path("metrics", route(GET=public.ShowMetrics)),
     path(REPORTS.lstrip("/"), reports.take_report),
     path("docs", csrf_exempt(public.DocsView.as_view()), name="docs"),
-    path("v1/openapi.yaml", route(GET=public.ShowOpenApi), name="openapi"),
-    path("v1/", include("jobqueue.api.urls")),
-    path("v1/", include("dlq.api.urls")),
-    path("v1/", include("tenants.api.urls")),
     path("", include("tenants.urls")),
     path("", include("dlq.portal.urls")),
 ]

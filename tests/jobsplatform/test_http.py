@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
@@ -402,6 +403,37 @@ def test_every_answer_carries_security_headers(url: str) -> None:
     assert response["Referrer-Policy"] == "same-origin"
     assert response["Cross-Origin-Opener-Policy"] == "same-origin"
     assert response["Cache-Control"] == "no-store"
+
+
+def test_calls_of_the_api_pass_by_what_is_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: object, request: object) -> None:
+        raise NotFound
+
+    monkeypatch.setattr(SessionMiddleware, "process_request", stop)
+    assert call(body=GOOD).status_code == 201
+    assert code(call("GET", "/v1/nothing")) == (404, "not_found")
+    with pytest.raises(NotFound):
+        Client().get("/admin/page")
+
+
+def test_middleware_that_looks_at_views_sees_those_of_the_api(settings: Any) -> None:
+    settings.MIDDLEWARE = [f"{__name__}.Looks", *settings.MIDDLEWARE]
+    assert call(body=GOOD)["X-Route"] == "v1/things"
+
+
+class Looks:
+    """What a tracer does to name its spans."""
+
+    def __init__(self, get_response: Any) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Any) -> HttpResponse:
+        response: HttpResponse = self.get_response(request)
+        response["X-Route"] = request.seen
+        return response
+
+    def process_view(self, request: Any, *view: Any) -> None:
+        request.seen = request.resolver_match.route
 
 
 def test_cookies_mean_nothing_to_the_api() -> None:
